@@ -15,8 +15,7 @@ from nacdrive.rollout.eval_config import EvalConfig
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from nacdrive.drivers.exported import ExportedPolicy
-    from nacdrive.models.policy import Policy
+    from nacdrive.drivers.exported import AnyPolicy
     from nacdrive.rollout.evaluate import EvalJob
     from nacdrive.rollout.results import Row
     from nacdrive.web import LiveServer
@@ -114,7 +113,7 @@ def write_laps(model: Path, out: Path, metrics: dict[str, Any]) -> None:
     write_report(out / "report.html", metrics)
 
 
-def judge_recorded(policy: Policy | ExportedPolicy, folders: tuple[Path, ...]) -> dict[str, Any]:
+def judge_recorded(policy: AnyPolicy, folders: tuple[Path, ...]) -> dict[str, Any]:
     """The verdict on recorded frames."""
     from nacdrive.drivers.exported import ExportedPolicy
 

@@ -10,8 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nacdrive.drivers.exported import ExportedPolicy
-    from nacdrive.models.policy import Policy
+    from nacdrive.drivers.exported import AnyPolicy
     from nacdrive.web import Card, LiveServer
     from nacdrive.web.stream import DriveResult
 
@@ -42,7 +41,7 @@ def show_in_browser(url: str) -> bool:
     return webbrowser.open(url)
 
 
-def network_view(policy: Policy | ExportedPolicy) -> dict[str, Any]:
+def network_view(policy: AnyPolicy) -> dict[str, Any]:
     """What a page says of a policy's network: options ``circuit`` and ``network_input`` of ``LiveServer``."""
     config = policy.config
     network_input = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,9 +87,10 @@ class ExportedPolicy(FramePolicy):
         return None
 
 
-def load_any_policy(
-    path: Path | str, *, device: str = "cpu", expect_task: str | None = None
-) -> Policy | ExportedPolicy:
+AnyPolicy: TypeAlias = "Policy | ExportedPolicy"
+
+
+def load_any_policy(path: Path | str, *, device: str = "cpu", expect_task: str | None = None) -> AnyPolicy:
     """The policy in ``path``, ready to drive; torch is imported only for a ``.pt`` file."""
     if Path(path).suffix != SUFFIX:
         from nacdrive.models.files import load_policy

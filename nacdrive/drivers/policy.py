@@ -15,8 +15,7 @@ from nacdrive.drivers.base import Driver, DriverState, Needs, Saliency
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 
 if TYPE_CHECKING:
-    from nacdrive.drivers.exported import ExportedPolicy
-    from nacdrive.models import Policy
+    from nacdrive.drivers.exported import AnyPolicy
     from nacdrive.models.effects import EffectMeter, StepMeter
 
 SLACK_S = 0.01
@@ -32,7 +31,7 @@ class PolicyDriver(Driver):
     is used to the pace of its training, and simulators send up to 60 pictures a second.
     """
 
-    def __init__(self, policy: Policy | ExportedPolicy, pace_s: float = 0.0) -> None:
+    def __init__(self, policy: AnyPolicy, pace_s: float = 0.0) -> None:
         self.policy, self.pace_s = policy, pace_s
         self.name = policy.name
         self._memory = Lock()

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from nacdrive.common.plugins import load_object
 from nacdrive.common.runs import plain
 from nacdrive.drivers import driver_checksum, load_expert
 from nacdrive.drivers.base import Driver, DriverWrapper, FollowExpert
-from nacdrive.drivers.exported import load_any_policy
+from nacdrive.drivers.exported import AnyPolicy, load_any_policy
 from nacdrive.drivers.human import HumanControl, HumanOverride, Nobody
 from nacdrive.drivers.mixture import Mixture
 from nacdrive.drivers.policy import PolicyDriver
@@ -32,10 +32,6 @@ from nacdrive.envs.camera_noise import CameraNoise, NoisyCamera
 from nacdrive.envs.registry import EnvSpec, env_spec
 from nacdrive.envs.start import LAP_RULES, LapRule
 from nacdrive.rollout.rollout import Probes, rollout
-
-if TYPE_CHECKING:
-    from nacdrive.drivers.exported import ExportedPolicy
-    from nacdrive.models.policy import Policy
 
 SLOWEST_TOP_SPEED_MPS = 5.0
 """Of a random start with a driver whose top speed is not known."""
@@ -390,7 +386,7 @@ def check_repeat(spec: EnvSpec, driver: Driver, asked: int | None) -> None:
         )
 
 
-def usual_expert(spec: EnvSpec, policy: Policy | ExportedPolicy) -> str | None:
+def usual_expert(spec: EnvSpec, policy: AnyPolicy) -> str | None:
     """Who rides along with ``policy`` if nobody says otherwise: who labelled what it learnt, where that is an expert
     that the environment knows by name or a driver of nacdrive's own, or else the environment's usual one.
     """
@@ -399,7 +395,7 @@ def usual_expert(spec: EnvSpec, policy: Policy | ExportedPolicy) -> str | None:
     return taught_by if own or taught_by in spec.experts else spec.expert
 
 
-def warn_of_pixels(policy: Policy | ExportedPolicy, renderer: str | None) -> None:
+def warn_of_pixels(policy: AnyPolicy, renderer: str | None) -> None:
     """Say that ``policy`` sees other pictures than those it learnt from: recordings have the official pixels."""
     if renderer == "fast" and policy.meta.get("renderer") != "fast":
         warnings.warn(

@@ -13,19 +13,17 @@ from nacdrive.common.optional import named_extras
 from nacdrive.common.paths import find_model
 from nacdrive.drivers import DRIVERS, SHIPPED
 from nacdrive.drivers.base import Driver, DriverLike, as_driver
-from nacdrive.drivers.exported import ExportedPolicy
+from nacdrive.drivers.exported import AnyPolicy
 from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.gym_env import adapt
 from nacdrive.envs.registry import ENVIRONMENTS
 from nacdrive.models.frame_policy import FramePolicy
-from nacdrive.models.policy import Policy
 from nacdrive.rollout.drive import LoadedDrive
 from nacdrive.rollout.eval_config import EvalConfig
 
-AnyPolicy: TypeAlias = Policy | ExportedPolicy
-Who: TypeAlias = str | Path | AnyPolicy | Driver | DriverLike
+Who: TypeAlias = "str | Path | AnyPolicy | Driver | DriverLike"
 """A name or file that --model or --driver takes, a policy, or a driver of one's own."""
 World: TypeAlias = str | gymnasium.Env[Any, Any]
 """What --env takes, or an environment, which stays open."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from html import escape, unescape
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from nacdrive.common.files import file_checksum, write_text
 from nacdrive.common.paths import find_model
 from nacdrive.datasets.manifest import DRIVES
 from nacdrive.datasets.recording import Recording
-from nacdrive.drivers.exported import ExportedPolicy, load_any_policy
+from nacdrive.drivers.exported import AnyPolicy, load_any_policy
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.registry import env_spec, spec_of_source
 from nacdrive.viz.recorded import recorded_ticks
@@ -33,9 +33,6 @@ from nacdrive.viz.report_charts import (
     worst_moment,
 )
 from nacdrive.viz.trace import why_of
-
-if TYPE_CHECKING:
-    from nacdrive.models.policy import Policy
 
 REPLAY = "http://127.0.0.1:8090/"
 """Where ``nacdrive replay`` serves its page if nobody says otherwise."""
@@ -198,7 +195,7 @@ def kept_drives(folder: Path | None) -> list[str]:
         return []
 
 
-def driven_by(metrics: dict[str, Any]) -> Policy | ExportedPolicy | None:
+def driven_by(metrics: dict[str, Any]) -> AnyPolicy | None:
     """The policy that was evaluated; None where it was none, or its file is not there or another by now."""
     config = metrics["run"].get("config")
     model = config.get("model") if isinstance(config, dict) else None
@@ -210,7 +207,7 @@ def driven_by(metrics: dict[str, Any]) -> Policy | ExportedPolicy | None:
         return None
 
 
-def worst(folder: Path, index: int, caption: str, film: str, policy: Policy | ExportedPolicy | None = None) -> str:
+def worst(folder: Path, index: int, caption: str, film: str, policy: AnyPolicy | None = None) -> str:
     """Map of a kept drive, what was worst in it and why, and links to that moment: in the film, and in a replay."""
     episode = Recording.open(folder / DRIVES).load(index)
     at_s, lost = worst_moment(episode)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.episode import Episode
-from nacdrive.drivers.exported import ExportedPolicy
+from nacdrive.drivers.exported import AnyPolicy
 from nacdrive.drivers.tick import Tick
 from nacdrive.models.effects import EffectMeter, StepMeter
 from nacdrive.viz.recorded import replayed
@@ -58,11 +58,7 @@ def retrace(
 
 
 def why_of(
-    policy: Policy | ExportedPolicy,
-    meter: EffectMeter | StepMeter,
-    ticks: Sequence[Tick],
-    step: int,
-    names: Sequence[str],
+    policy: AnyPolicy, meter: EffectMeter | StepMeter, ticks: Sequence[Tick], step: int, names: Sequence[str]
 ) -> dict[str, Any]:
     """What muting each part alone does to the decision of ``step``, as of ``Effects.explain``; the policy is reset."""
     policy.reset()
