@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from scipy.stats import ttest_rel
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -61,6 +60,9 @@ def test_the_peer_is_given_the_last_step_its_past_and_the_gap_before_it(tool, mo
 
 
 def test_the_interval_is_students(tool):
+    # Imported here: SciPy takes seconds, and every process of the tests collects this file.
+    from scipy.stats import ttest_rel
+
     ours, theirs = [0.9, 0.8, 0.95], [0.7, 0.75, 0.72]
     low, high = tool.interval([a - b for a, b in zip(ours, theirs, strict=True)])
     wanted = ttest_rel(ours, theirs).confidence_interval(0.95)

@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 from torch import nn
-from torchdiffeq import odeint
 
 from nacdrive import layers
 from nacdrive.layers import contiformer
@@ -123,6 +122,9 @@ def test_ltc_equals_the_cell_of_ncps(x, t):
 
 def solved(change, h, dt):
     """h after dt [N]: each sample's own gap, mapped to [0, 1]."""
+    # Imported here: SciPy takes seconds, and every process of the tests collects this file.
+    from torchdiffeq import odeint
+
     ends = torch.tensor([0.0, 1.0], dtype=torch.float64)
     return odeint(lambda s, h: dt.unsqueeze(1) * change(h), h, ends, rtol=1e-9, atol=1e-9)[-1]
 
