@@ -212,7 +212,9 @@ def test_a_run_ends_when_its_time_is_over_and_goes_on(config: TableConfig, capsy
     assert {line["status"] for line in read_results([config.folder])} == {"done"}
 
 
-def test_a_full_disk_ends_the_run_and_is_no_result_of_a_cell(config: TableConfig, tmp_path: Path) -> None:
+def test_a_full_disk_ends_the_run_and_is_no_result_of_a_cell(
+    config: TableConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Full(EMNIST):
         def folds(self, *given: Any) -> Any:
             try:
@@ -221,6 +223,7 @@ def test_a_full_disk_ends_the_run_and_is_no_result_of_a_cell(config: TableConfig
                 raise UserError("no space left on the disk") from error
 
     cell = plan(config).cells[0]
+    monkeypatch.setattr(TASKS, "_registered", {})
     TASKS.register("full-disk", Full)
     with pytest.raises(UserError, match="no space left"):
         run_cell(dataclasses.replace(cell, task="full-disk"))
