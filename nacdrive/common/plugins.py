@@ -90,8 +90,9 @@ def load_object(reference: str) -> Any:
     here = os.getcwd()
     if here not in sys.path:
         sys.path.insert(0, here)
-    # A file written after the last import would otherwise stay unseen for as long as its folder is cached.
-    importlib.invalidate_caches()
+    if module_name not in sys.modules:
+        # A file written after the last import would otherwise stay unseen for as long as its folder is cached.
+        importlib.invalidate_caches()
     try:
         value = importlib.import_module(module_name)
     except ModuleNotFoundError as error:

@@ -66,15 +66,16 @@ def udacity(folder: Path) -> None:
     """A minute's drive at 4 frames a second: a grey road whose bend is the steering, seen by three cameras."""
     (folder / "IMG").mkdir(parents=True, exist_ok=True)
     lines = []
+    rows, columns = np.arange(60, 160), np.arange(320)
     for i in range(240):
         steering = float(np.sin(i / 12)) / 2
         stamp = f"2018_07_16_17_11_{i // 4:02d}_{i % 4 * 250:03d}"
         names = []
         for camera, aside in {"center": 0, "left": 40, "right": -40}.items():
             frame = np.full((160, 320, 3), (90, 140, 70), np.uint8)
-            for row in range(60, 160):
-                middle = int(160 + aside * (row - 60) / 100 + 120 * steering * (160 - row) / 100)
-                frame[row, max(0, middle - row // 2) : max(0, middle + row // 2)] = (120, 120, 120)
+            middle = (160 + aside * (rows - 60) / 100 + 120 * steering * (160 - rows) / 100).astype(int)
+            left, right = (middle - rows // 2)[:, None], (middle + rows // 2)[:, None]
+            frame[60:][(columns >= left) & (columns < right)] = 120
             names.append(f"IMG/{camera}_{stamp}.jpg")
             note_own(folder / names[-1])
             Image.fromarray(frame).save(folder / names[-1], quality=70)
@@ -100,8 +101,9 @@ def pronostia(folder: Path) -> None:
             signal = vibration(2560, max(0.0, 2 * i / snapshots - 1), random, 25_600)
             clock = 9 * 3600 + 10 * i
             stamp = sign.join(map(str, (clock // 3600, clock // 60 % 60, clock % 60)))
-            lines = (f"{stamp}{sign}{k * 39.0:.1f}{sign}{h:.3f}{sign}{v:.3f}" for k, (h, v) in enumerate(signal))
-            write_text(where / f"acc_{i + 1:05d}.csv", "\n".join(lines) + "\n")
+            line = f"{stamp}{sign}%.1f{sign}%.3f{sign}%.3f\n"
+            values = np.column_stack([39.0 * np.arange(len(signal)), signal])
+            write_text(where / f"acc_{i + 1:05d}.csv", line * len(signal) % tuple(values.ravel().tolist()))
 
 
 def xjtu_sy(folder: Path) -> None:
@@ -111,9 +113,8 @@ def xjtu_sy(folder: Path) -> None:
     where.mkdir(parents=True, exist_ok=True)
     for i in range(30):
         signal = vibration(32_768, max(0.0, i / 15 - 1), random, 25_600)
-        lines = (f"{h:.4f},{v:.4f}" for h, v in signal)
-        text = "Horizontal_vibration_signals,Vertical_vibration_signals\n" + "\n".join(lines) + "\n"
-        write_text(where / f"{i + 1}.csv", text)
+        lines = "%.4f,%.4f\n" * len(signal) % tuple(signal.ravel().tolist())
+        write_text(where / f"{i + 1}.csv", f"Horizontal_vibration_signals,Vertical_vibration_signals\n{lines}")
 
 
 def hust(folder: Path) -> None:

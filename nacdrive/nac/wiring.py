@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,19 @@ def ncp(
     ):
         if fan > size:
             raise ValueError(f"{name}={fan}, but there are only {size} {layer} neurons")
+    sizes = inputs, inter, command, motor
+    fans = sensory_fanout, inter_fanout, recurrent_command_synapses, motor_fanin
+    adjacency, sensory = draw_synapses(sizes, fans, seed)
+    return Wiring(adjacency.copy(), sensory.copy(), motors=motor, commands=command)
+
+
+@lru_cache(maxsize=32)  # a policy's layer and its copies draw the same circuit, of thousands of features, many times
+def draw_synapses(
+    sizes: tuple[int, int, int, int], fans: tuple[int, int, int, int], seed: int
+) -> tuple[Synapses, Synapses]:
+    """``adjacency`` and ``sensory_adjacency`` of an NCP, to be left unchanged; arguments in the order of ``ncp``'s."""
+    inputs, inter, command, motor = sizes
+    sensory_fanout, inter_fanout, recurrent_command_synapses, motor_fanin = fans
     rng = np.random.RandomState(seed)
     units = inter + command + motor
     adjacency = np.zeros((units, units), dtype=np.int32)
@@ -113,9 +127,8 @@ def ncp(
     signs = np.array([-1, 1])
 
     def draw(members: NDArray[Any], count: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """So many of ``members``, and a sign for the synapse of each."""
-        chosen = rng.choice(members, size=count, replace=False)
-        return chosen, rng.choice(signs, size=count)
+        """So many of ``members``, and a sign for the synapse of each; as ``rng.choice`` draws them, only faster."""
+        return members[rng.permutation(len(members))[:count]], signs[rng.randint(0, 2, size=count)]
 
     def fan_out(sources: NDArray[Any], targets: NDArray[Any], fan: int, synapses: Synapses) -> None:
         for source in sources:
@@ -140,7 +153,7 @@ def ncp(
     for source in mute if mean_fan_out else ():
         reached, sign = draw(motors, mean_fan_out)
         adjacency[source, reached] = sign
-    return Wiring(adjacency, sensory, motors=motor, commands=command)
+    return adjacency, sensory
 
 
 def auto_ncp(inputs: int, units: int, outputs: int, sparsity: float = 0.5, seed: int = DEFAULT_SEED) -> Wiring:

@@ -85,7 +85,8 @@ def beside(road: Track, places: Array) -> tuple[Array, Array, NDArray[np.int64]]
     """For ``places`` [n, 2]: distance to the road, its height there (nearer parts count more), its nearest point."""
     pieces = []
     for part in np.array_split(places, max(1, len(places) // 2000)):
-        square = ((part[:, None, :] - road.line[None, :, :2]) ** 2).sum(axis=2)
+        square = (part[:, :1] - road.line[:, 0]) ** 2
+        square += (part[:, 1:] - road.line[:, 1]) ** 2
         weight = 1 / np.maximum(square, 0.5) ** 2
         height = rows_times(weight, road.line[:, 2]) / weight.sum(axis=1)
         pieces.append((np.sqrt(square.min(axis=1)), height, square.argmin(axis=1)))
