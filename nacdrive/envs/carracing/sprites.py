@@ -110,17 +110,12 @@ def covered(low: float, high: float, unit: float, count: int) -> tuple[int, NDAr
 
 
 @cache
-def score_font() -> pygame.font.Font:
-    """The font of the score: with its digits drawn once, a picture is three times as fast."""
-    pygame.font.init()
-    return pygame.font.Font(pygame.font.get_default_font(), 42)
-
-
-@cache
 def score_picture(text: str, *, rgb: bool) -> NDArray[np.uint8]:
     """The score in white on black, as it is in a frame: uint8 [rows, columns, channels]."""
+    pygame.font.init()
     surface = pygame.Surface((125, 100))
-    drawn = score_font().render(text, True, WHITE, (0, 0, 0))
+    font = pygame.font.Font(pygame.font.get_default_font(), 42)
+    drawn = font.render(text, True, WHITE, (0, 0, 0))
     place = drawn.get_rect()
     place.center = (60, 50)  # of the instruments; (60, 750) of the window
     surface.blit(drawn, place)

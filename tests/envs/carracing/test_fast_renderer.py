@@ -5,13 +5,14 @@ from typing import Any
 import cv2
 import gymnasium
 import numpy as np
+import pygame
 import pytest
 from gymnasium.envs.box2d import car_racing
 
 from nacdrive.drivers.pure_pursuit import PurePursuit
 from nacdrive.envs.carracing.env import make_carracing
 from nacdrive.envs.carracing.fast_renderer import FastCarRacing
-from nacdrive.envs.carracing.sprites import covered
+from nacdrive.envs.carracing.sprites import covered, score_picture
 from nacdrive.models.agents.view import View
 
 
@@ -150,3 +151,12 @@ def test_an_action_that_there_is_not_is_refused_as_gymnasium_does() -> None:
     world.reset(seed=1)
     with pytest.raises(gymnasium.error.InvalidAction):
         world.step(5)
+
+
+def test_the_score_is_drawn_whether_or_not_another_has_quit_pygame() -> None:
+    score_picture.cache_clear()
+    before = [score_picture(text, rgb=True) for text in ("-001", "0023")]
+    # As gymnasium's own environment does when its window is closed.
+    pygame.quit()
+    score_picture.cache_clear()
+    assert np.array_equal(before, [score_picture(text, rgb=True) for text in ("-001", "0023")])
