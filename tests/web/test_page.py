@@ -83,11 +83,15 @@ def text(page: Any, selector: str) -> str:
 
 
 def until(page: Any, condition: str, argument: Any = None, timeout_s: float = 120) -> None:
-    """Wait for ``condition``; Playwright's own wait would need what the page's security policy forbids."""
-    deadline = time.monotonic() + timeout_s
+    """Wait for ``condition``; Playwright's own wait would need what the page's security policy forbids.
+
+    Each look costs this process, Playwright's and the browser some milliseconds: the longer it takes, the rarer.
+    """
+    began = time.monotonic()
     while not page.evaluate(condition, argument):
-        assert time.monotonic() < deadline, f"not within {timeout_s} s: {condition}"
-        page.wait_for_timeout(30)
+        waited_s = time.monotonic() - began
+        assert waited_s < timeout_s, f"not within {timeout_s} s: {condition}"
+        time.sleep(0.03 + 0.05 * waited_s)
 
 
 def shows(page: Any, tick: Tick) -> None:

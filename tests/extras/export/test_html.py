@@ -30,6 +30,7 @@ from tests.helpers.episodes import make_episode
 from tests.helpers.nightly import daily
 from tests.helpers.small_policies import DAILY, KINDS, episode_of, saved, small_policy, smooth_frames
 from tests.helpers.ticks import make_tick
+from tests.web.test_page import until
 
 SAMPLE = shipped("recordings") / "carracing-sample"
 DRIVING = sorted(path for task in ("carracing", "udacity") for path in (shipped("agents") / task).glob("nac_*.pt"))
@@ -252,15 +253,6 @@ def opened(open_page: Callable[..., Any], lap_page: Path) -> Callable[..., Any]:
         return tab
 
     return go
-
-
-def until(tab: Any, condition: str) -> None:
-    """Wait for ``condition``; Playwright's own wait would need what the page's security policy forbids."""
-    for _ in range(600):
-        if tab.evaluate(condition):
-            return
-        tab.wait_for_timeout(50)
-    raise AssertionError(f"not within half a minute: {condition}")
 
 
 def moment(tab: Any, i: int) -> None:

@@ -16,6 +16,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.paths import shipped
 from nacdrive.models import Policy, save_policy
 from tests.helpers.small_policies import saved
+from tests.web.test_page import until
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 FRAME = "playground.session.car.world.frame"
@@ -38,15 +39,6 @@ def page(small: Policy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_policy(strong, folder / "small.pt")
     assert dispatch(["playground", "--model", str(folder / "small.pt"), "-o", str(folder / "p.html")]) == 0
     return folder / "p.html"
-
-
-def until(tab: Any, condition: str) -> None:
-    """Wait for ``condition``; Playwright's own wait would need what the page's security policy forbids."""
-    for _ in range(2400):
-        if tab.evaluate(condition):
-            return
-        tab.wait_for_timeout(50)
-    raise AssertionError(f"not within two minutes: {condition}")
 
 
 def drawn(tab: Any, radius: float, centre: tuple[float, float]) -> None:
