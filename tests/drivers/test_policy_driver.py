@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 import torch
 
 from nacdrive.drivers.exported import ExportedPolicy
 from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.envs.registry import env_spec
-from tests.helpers.small_policies import saved, small_policy, smooth_frames
-
-pytest.importorskip("onnx", reason="needs onnx: pip install 'nacdrive[export]'")
-from nacdrive.extras.export.onnx import export_onnx
+from nacdrive.models import Policy
+from tests.helpers.small_policies import small_policy, smooth_frames
 
 ACTIONS = env_spec("carracing").actions
 
 
-@pytest.mark.parametrize("exported", (False, True), ids=("torch", "onnx"))
-def test_between_two_drives_there_is_no_decision_to_explain(tmp_path: Path, exported: bool) -> None:
-    policy, model = saved("nac-steady-choices", tmp_path)
-    driver = PolicyDriver(ExportedPolicy(export_onnx(model, tmp_path / "policy.onnx")[0]) if exported else policy)
+def check_between_two_drives(policy: Policy | ExportedPolicy) -> None:
+    """There is no decision to explain; of an exported one tests/extras/export asks it, which has imported ONNX."""
+    driver = PolicyDriver(policy)
     (frame,), _ = smooth_frames(policy, 1)
     env: Any = SimpleNamespace(actions=ACTIONS)
     for _ in range(2):
@@ -33,6 +28,10 @@ def test_between_two_drives_there_is_no_decision_to_explain(tmp_path: Path, expo
         driver.act(frame, {"t_s": 0.0})
         why = driver.why()
         assert why is not None and why["sentence"] and driver.look(lambda _: frame, frame) is frame
+
+
+def test_between_two_drives_there_is_no_decision_to_explain() -> None:
+    check_between_two_drives(small_policy("nac-steady-choices"))
 
 
 def test_the_reason_is_that_of_the_weights_that_drive() -> None:

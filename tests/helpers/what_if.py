@@ -27,7 +27,7 @@ def small_policy() -> Policy:
 
 
 def make_env(seed: int = SEED) -> DrivingEnv:
-    return env_spec("carracing").make({"max_frames": FRAMES, "repeat": 4})
+    return env_spec("carracing").make({"max_frames": FRAMES, "repeat": 4, "renderer": "fast"})
 
 
 def load() -> WhatIf:

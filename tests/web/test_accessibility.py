@@ -137,7 +137,7 @@ def test_axe_finds_nothing_in_any_state_of_the_other_pages(open_page: Callable[.
         see("edited")
         tab.click("#help")
         see("its words")
-    drive = Drive("carracing", driver="geometric", options={"renderer": "fast", "max_frames": 20})
+    drive = Drive("carracing", driver="geometric", options={"renderer": "fast", "max_frames": 8})
     evaluate(drive, [700], tmp_path / "eval", workers=0)
     with states(tab) as see:
         tab.goto((tmp_path / "eval" / "report.html").as_uri())

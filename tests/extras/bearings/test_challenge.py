@@ -49,8 +49,9 @@ def write_bearing(folder: Path, files: int, ends: int) -> None:
         signal = random.normal(0, 0.4 + 3 * wear, (1200, 2))
         clock = 9 * 3600 + 10 * i
         stamp = f"{clock // 3600};{clock // 60 % 60};{clock % 60}"
-        lines = (f"{stamp};{k * 39.0:.1f};{h:.3f};{v:.3f}" for k, (h, v) in enumerate(signal))
-        write_text(folder / f"acc_{i + 1:05d}.csv", "\n".join(lines) + "\n")
+        values = np.column_stack([39.0 * np.arange(len(signal)), signal])
+        lines = f"{stamp};%.1f;%.3f;%.3f\n" * len(values) % tuple(values.ravel().tolist())
+        write_text(folder / f"acc_{i + 1:05d}.csv", lines)
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,8 @@ from nacdrive.common.paths import shipped
 from nacdrive.drivers.exported import ExportedPolicy, load_any_policy
 from nacdrive.models import Policy, PolicyConfig, load_policy, save_policy
 from nacdrive.models.effects import NO_HEADS_EXPORTED
+from tests.drivers.test_policy_driver import check_between_two_drives
+from tests.helpers.small_policies import saved
 
 onnx = pytest.importorskip("onnx")
 if not all(map(find_spec, ("onnxruntime", "onnxscript"))):  # importing them takes seconds, of every worker
@@ -92,6 +94,11 @@ def test_a_policy_with_pedal_crop_resize_and_masked_rows_decides_alike(tmp_path:
         assert (b.steering, b.throttle, b.brake) == pytest.approx((a.steering, a.throttle, a.brake), abs=2e-5)
         pedals.append(b.throttle - b.brake)
     assert np.ptp(pedals) > 0
+
+
+def test_between_two_drives_there_is_no_decision_to_explain(tmp_path: Path) -> None:
+    (out,) = export_onnx(saved("nac-steady-choices", tmp_path)[1], tmp_path / "policy.onnx")
+    check_between_two_drives(ExportedPolicy(out))
 
 
 def test_a_closed_loop_is_the_same_and_needs_no_torch(exported: Path, tmp_path: Path) -> None:
