@@ -65,7 +65,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
     # Of a few tests, none may need it.
     if AS_KNOWN_HERE and hasattr(session.config, "workerinput") and len(session.items) > 500:
-        fork_server([*PRELOADED, *DRIVING])
+        # pyarrow asks for pandas when the first episode is written.
+        fork_server([*PRELOADED, *DRIVING, "pandas"])
     else:
         multiprocessing.set_forkserver_preload([*PRELOADED, *DRIVING])
 

@@ -109,12 +109,21 @@ def covered(low: float, high: float, unit: float, count: int) -> tuple[int, NDAr
     return first, np.maximum(shares, 0)
 
 
+def score_font() -> pygame.font.Font:
+    """The font of the score; it lasts until somebody's ``pygame.quit``."""
+    pygame.font.init()
+    return pygame.font.Font(pygame.font.get_default_font(), 42)
+
+
 @cache
 def score_picture(text: str, *, rgb: bool) -> NDArray[np.uint8]:
     """The score in white on black, as it is in a frame: uint8 [rows, columns, channels]."""
-    pygame.font.init()
+    return draw_score(score_font(), text, rgb=rgb)
+
+
+def draw_score(font: pygame.font.Font, text: str, *, rgb: bool) -> NDArray[np.uint8]:
+    """``score_picture`` with a font that has drawn the digits before: of many scores, in a third of the time."""
     surface = pygame.Surface((125, 100))
-    font = pygame.font.Font(pygame.font.get_default_font(), 42)
     drawn = font.render(text, True, WHITE, (0, 0, 0))
     place = drawn.get_rect()
     place.center = (60, 50)  # of the instruments; (60, 750) of the window

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from functools import cache
 from html import escape
 from pathlib import Path
 from string import Template
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.version import __version__
-from nacdrive.envs.carracing.sprites import car_sprite, score_picture
+from nacdrive.envs.carracing.sprites import car_sprite, draw_score, score_font
 
 PARTS = Path(__file__).parent / "page"
 STEPS = range(-45, 46)
@@ -50,11 +51,17 @@ def sprites() -> dict[str, Any]:
     """
     cars = [car_sprite(step, rgb=True) for step in STEPS]
     # The wheels are black and the hull is red, so that nothing is added to green and blue.
-    texts = ["-000", *(f"{score:04.0f}" for score in SCORES)]
     return {
         "firstAngle": STEPS.start,
         "stays": packed([stays[..., 0] for stays, _ in cars], "<u2"),
         "red": packed([added[..., 0] for _, added in cars], "<u2"),
         "firstScore": SCORES.start,
-        "scores": packed([score_picture(text, rgb=True)[..., 0] for text in texts], "u1"),
+        "scores": score_pictures(),
     }
+
+
+@cache
+def score_pictures() -> str:
+    """The score's pictures in the order of ``SCORES``, less than nothing before them."""
+    font, texts = score_font(), ["-000", *(f"{score:04.0f}" for score in SCORES)]
+    return packed([draw_score(font, text, rgb=True)[..., 0] for text in texts], "u1")
