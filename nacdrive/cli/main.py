@@ -158,7 +158,7 @@ def stdout_to_stderr() -> Iterator[None]:
 
 def completion(shell: str) -> str:
     """The script that completes verbs and options in ``shell``."""
-    from nacdrive.cli.words import script
+    from nacdrive.cli.completion import script
 
     if shell not in ("bash", "zsh"):
         raise unknown_name("shell", shell, ("bash", "zsh"))

@@ -1,12 +1,9 @@
-"""Other words for options, and words without one: a command line in the words of a verb before it is parsed; and
-the words that ``nacdrive --print-completion bash|zsh`` lets a shell complete.
-"""
+"""Other words for options, and words without one: a command line in the words of a verb before it is parsed."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
@@ -42,18 +39,6 @@ FORMER = {
 }
 """Spellings of earlier versions: they go on working in every verb that has the second and not the first, and the verb
 names the second once."""
-SCRIPT = """\
-_nacdrive() {{
-  local words="${{COMP_WORDS[*]:1:COMP_CWORD-1}}" current="${{COMP_WORDS[COMP_CWORD]}}" known=""
-  case "$words" in
-{cases}
-  esac
-  COMPREPLY=($(compgen -W "$known" -- "$current"))
-  [[ "$current" == -* || ${{#COMPREPLY[@]}} -gt 0 ]] || COMPREPLY=($(compgen -f -- "$current"))
-}}
-complete -o filenames -F _nacdrive nacdrive
-"""
-ZSH = "autoload -U +X bashcompinit && bashcompinit\n"
 
 
 def rewrite(config_class: type[Options], line: list[str]) -> list[str]:
@@ -145,15 +130,3 @@ def is_number(word: str) -> bool:
     except ValueError:
         return False
     return Path(word).name == word
-
-
-def script(shell: str, verbs: Iterable[tuple[str, Any]], names: Iterable[str]) -> str:
-    """The script for ``shell``, from (verb or verb and sub-verb, config class) and the names of all verbs."""
-    cases = [f'    "") known="{" ".join(names)}" ;;']
-    first: dict[str, list[str]] = {}
-    for verb, config_class in verbs:
-        cases.append(f'    "{verb}"|"{verb} "*) known="{" ".join(sorted(set(options(config_class))))}" ;;')
-        if " " in verb:
-            first.setdefault(verb.split()[0], []).append(verb.split()[1])
-    cases += [f'    "{verb}") known="{" ".join(subs)}" ;;' for verb, subs in first.items()]
-    return (ZSH if shell == "zsh" else "") + SCRIPT.format(cases="\n".join(cases))
