@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.disable()
 
 
-@pytest.hookimpl(wrapper=True)
+@pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
     """Half as many processes again as processors: a third of the time the tests wait, for a car to stand, a socket to
     fall silent, a page to be drawn.

@@ -48,6 +48,8 @@ LEFT_OUT = ("nacdrive/nac/kernels/triton/", "nacdrive/datasets/downloads.py")
 """Kernels run in the interpreter for minutes; downloads need the network."""
 NO_MUTANT = "no mutant"
 """Outcome of a place that could not be changed; it does not count."""
+UNSOUND = "unsound"
+"""Outcome where the test that failed fails without the change, too; it does not count."""
 NOTHING_TO_RUN = 5
 """Pytest's exit code where marks leave no test of a file."""
 TIMEOUT_S = 600
@@ -126,11 +128,14 @@ def module_of(path: str) -> str:
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
-def run_tests(tree: Path, tests: list[str], marks: str) -> str:
-    """``survived`` if all tests with ``marks`` pass in ``tree``, else ``killed`` or ``timeout``; in its own process."""
+def run_tests(tree: Path, tests: list[str], marks: str) -> tuple[str, str]:
+    """``survived`` if all tests with ``marks`` pass in ``tree``, else ``killed`` or ``timeout``, and by which of
+    ``tests``; in its own process.
+    """
+    noted = tree.parent / "running"
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([name for name in PRELOAD if importlib.util.find_spec(name.partition(".")[0])])
-    process = context.Process(target=test_process, args=(str(tree), tests, marks))
+    process = context.Process(target=test_process, args=(str(tree), tests, marks, str(noted)))
     process.start()
     process.join(3600)
     late = process.is_alive() or process.exitcode == -signal.SIGXCPU
@@ -138,11 +143,13 @@ def run_tests(tree: Path, tests: list[str], marks: str) -> str:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid or 0, signal.SIGKILL)  # and whatever its tests started
     process.join()
-    return outcome
+    return outcome, noted.read_text()
 
 
-def test_process(tree: str, tests: list[str], marks: str) -> None:
-    """Run ``tests`` of ``tree`` up to the first file that fails; the exit code is pytest's."""
+def test_process(tree: str, tests: list[str], marks: str, noted: str) -> None:
+    """Run ``tests`` of ``tree`` up to the first part that fails, which the file ``noted`` names; the exit code is
+    pytest's.
+    """
     os.setsid()
     resource.setrlimit(resource.RLIMIT_CPU, (TIMEOUT_S, TIMEOUT_S + 60))
     os.chdir(tree)
@@ -155,6 +162,7 @@ def test_process(tree: str, tests: list[str], marks: str) -> None:
 
     for part in dict.fromkeys(tests):
         # One after the other: collecting all would take longer than what most mutants die of.
+        Path(noted).write_text(part)
         code = int(pytest.main(["-x", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-m", marks, part]))
         if code not in (0, NOTHING_TO_RUN):
             sys.exit(code)
@@ -166,7 +174,7 @@ def judge(tree: Path, path: str, operator: str, occurrence: int, marks: str) -> 
     from cosmic_ray.plugins import get_operator
 
     file = tree / path
-    before = file.read_text()
+    before, by = file.read_text(), ""
     began = time.monotonic()
     try:
         try:
@@ -175,15 +183,18 @@ def judge(tree: Path, path: str, operator: str, occurrence: int, marks: str) -> 
             # cosmic-ray cannot replace an exception that is named with its module.
             mutated, outcome = before, NO_MUTANT
         else:
-            outcome = run_tests(tree, tests_for(path), marks)
+            outcome, by = run_tests(tree, tests_for(path), marks)
     finally:
         file.write_text(before)
+    if outcome == "killed" and run_tests(tree, [by], marks)[0] != "survived":
+        outcome = UNSOUND
     diff = "".join(difflib.unified_diff(before.splitlines(True), mutated.splitlines(True), path, path, n=0))
     return {
         "file": path,
         "operator": operator,
         "occurrence": occurrence,
         "outcome": outcome,
+        "by": by,
         "seconds": round(time.monotonic() - began, 1),
         "diff": diff,
     }
@@ -220,10 +231,13 @@ def main() -> None:
             rows.append(row)
             with given.out.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
-            print(f"{len(rows)}/{len(mutants)} {row['outcome']:8} {row['seconds']:6} s {mutant[0]}", flush=True)
+            print(
+                f"{len(rows)}/{len(mutants)} {row['outcome']:8} {row['seconds']:6} s {mutant[0]} {row['by']}",
+                flush=True,
+            )
             if row["outcome"] == "survived":
                 print(row["diff"], flush=True)
-    judged = [row["outcome"] for row in rows if row["outcome"] != NO_MUTANT]
+    judged = [row["outcome"] for row in rows if row["outcome"] not in (NO_MUTANT, UNSOUND)]
     killed, trials = sum(outcome != "survived" for outcome in judged), len(judged)
     if trials:
         from scipy.stats import binomtest
