@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from nacdrive.cli.eval import EvalConfig
+from nacdrive.cli.help import texts
 from nacdrive.cli.main import parse
 from nacdrive.common.errors import UserError
+from nacdrive.common.options import MinutesOption
 from nacdrive.common.paths import shipped
 from nacdrive.common.result_folder import release_folders
 from nacdrive.datasets.recording import Recording
@@ -20,7 +22,7 @@ from nacdrive.extras.hunt import correct, verb
 from nacdrive.extras.hunt.config import HuntConfig
 from nacdrive.extras.hunt.drives import HuntWorker, Work, hunt_results
 from nacdrive.extras.hunt.search import Search
-from nacdrive.extras.hunt.verb import run
+from nacdrive.extras.hunt.verb import MINUTES, run
 from nacdrive.models import load_policy, save_policy
 from nacdrive.rollout.evaluate import EvalJob, RolloutWorker
 
@@ -43,6 +45,10 @@ from nacdrive.rollout.evaluate import EvalJob, RolloutWorker
 def test_what_makes_no_sense_is_refused_in_a_sentence(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         HuntConfig(**options)
+
+
+def test_the_help_says_how_long_it_searches_if_nobody_says() -> None:
+    assert f"Of a hunt: {MINUTES:g} if neither this nor" in texts(MinutesOption)["minutes"]
 
 
 def test_a_policy_of_another_environment_and_nothing_to_search_are_refused_before_a_folder_is_made(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nacdrive.extras.learning.card import LearningCard
 from nacdrive.training.fit import FitUpdate, Progress
 from nacdrive.web import LiveServer
-from nacdrive.web.stream import Seen
+from nacdrive.web.stream import Row, Seen
 from tests.helpers.episodes import make_episode
 
 
@@ -21,12 +21,12 @@ def test_a_page_is_told_of_the_stage_each_epoch_and_of_the_laps() -> None:
         assert snapshot is not None and snapshot.about is not None
         assert snapshot.about["learning"] == {"stage": "it practises", "losses": [[0, 1.5], [0, 1.0]]}
         card.lap(make_episode(7, steps=3))
-        rows: list[float] = []
+        rows: list[Row] = []
         while len(rows) < 3:
             snapshot = server._state.wait_for_new(snapshot.seen, 600)
             assert snapshot is not None
-            rows += [row[4] for row in snapshot.lanes[0].rows]
-        assert rows == [7, 7, 7]
+            rows += snapshot.lanes[0].rows
+        assert [(row[3], row[4]) for row in rows] == [(1, 7)] * 3
     finally:
         server.stop()
 
