@@ -12,7 +12,7 @@ from nacdrive.cli.drive import DriveConfig, load
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.recording import Recording
 from nacdrive.envs.udacity_track.options import RoadOptions
-from nacdrive.extras.simulator.road_gallery import BRIDGE, TUNNEL, WATER, gallery
+from nacdrive.extras.simulator.road_gallery import BRIDGE, ROAD, TUNNEL, WATER, gallery
 from nacdrive.extras.simulator.verb import RoadsConfig, UdacityConfig, run_roads
 from nacdrive.rollout.drive import Drive, LoadedDrive
 from nacdrive.rollout.eval_config import EvalConfig
@@ -29,6 +29,8 @@ def test_a_sheet_shows_each_road_from_above_and_from_its_car(tmp_path: Path) -> 
     assert sheet.shape[1] == 2 * 326 and len(np.unique(sheet.reshape(-1, 3), axis=0)) > 2000
     for colour in (BRIDGE, TUNNEL, WATER):  # of roads 5 and 7
         assert (np.abs(sheet.astype(int) - colour).max(axis=2) < 6).any()
+    road, edge = ((np.abs(sheet.astype(int) - colour).max(axis=2) < 6).sum() for colour in (ROAD, (60, 60, 60)))
+    assert 0 < edge < road, "an edge of a pixel on either side, and the road between"
     with pytest.raises(UserError, match="--overwrite"):
         run_roads(RoadsConfig(out=path, count=1))
 

@@ -1,13 +1,26 @@
 """Remaining life from wear and age."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 
 from nacdrive.common.errors import UserError
 from nacdrive.extras.bearings.challenge import LEARNING_FILES, QUESTIONS, learning_lives_s
-from nacdrive.extras.bearings.wear import HIGH, LOW, SurvivalPrior, WearCurve, first_run, phm2012_accuracy
+from nacdrive.extras.bearings.wear import (
+    HIGH,
+    HOURS,
+    LOW,
+    SurvivalPrior,
+    WearCurve,
+    first_run,
+    phm2012_accuracy,
+    plot_wear,
+)
+from nacdrive.viz import figures as viz
 
 LIVES = tuple(learning_lives_s().values())
 
@@ -163,3 +176,35 @@ def test_lives_of_the_challenge_agree_with_what_was_printed_but_for_one():
     assert len(LEARNING_FILES) == 6
     assert not LEARNING_FILES.keys() & QUESTIONS.keys()
     assert learning_lives_s()["Bearing1_1"] == 28_020
+
+
+def test_a_panel_shows_a_bearings_wear_over_hours_and_its_error_only_where_that_is_known(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    figures: list[Figure] = []
+    save = viz.save
+    monkeypatch.setattr(viz, "save", lambda figure, path: (figures.append(figure), save(figure, path)))
+    t_s, truth = np.array([0.0, 3600.0, 7200.0]), np.array([0.0, 0.5, 1.0])
+    curves = {
+        "mended": WearCurve(t_s, truth + 0.2, truth),
+        "at work": WearCurve(t_s, truth, np.full(3, np.nan)),
+        "third": WearCurve(t_s, truth, truth),
+        "fourth": WearCurve(t_s, truth, truth),
+    }
+    plot_wear(curves, tmp_path / "wear.png", title="Wear", known=True)
+    panels = figures[0].axes
+    assert [panel.get_title() for panel in panels[:4]] == [
+        "mended, RMSE 0.16",
+        "at work",
+        *(f"{name}, RMSE 0.00" for name in ("third", "fourth")),
+    ]
+    assert len(panels) == 6 and [panel.axison for panel in panels] == [True] * 4 + [False] * 2
+    for panel in panels[:4]:
+        assert panel.get_ylim() == (-0.05, 1.05) and panel.get_xlabel() == HOURS
+    true, predicted = panels[0].lines
+    assert list(true.get_xdata()) == [0, 1, 2] and list(true.get_ydata()) == list(truth)
+    assert list(predicted.get_ydata()) == [0.2, 0.7, 1.0] and predicted.get_label() == "predicted"
+    assert panels[0].get_legend() is not None and panels[0].get_ylabel() == "wear, 0 new .. 1 failed"
+    plot_wear({"alone": curves["mended"]}, tmp_path / "alone.png", title="Wear", known=False, axis="s")
+    alone = figures[1].axes[0]
+    assert len(alone.lines) == 1 and list(alone.lines[0].get_xdata()) == list(t_s) and alone.get_title() == "alone"

@@ -18,7 +18,7 @@ from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import Frame, Info
 from nacdrive.extras.what_if.moments import MomentMemory
-from nacdrive.extras.what_if.what_if import Moment, ReplayedPast, WhatIf, effect, point
+from nacdrive.extras.what_if.what_if import POINTS_AT_ONCE, Moment, ReplayedPast, WhatIf, effect, point
 from tests.helpers.what_if import SEED, drive, load, load_without_world, make_env, small_policy
 
 DARK = [{"kind": "dim", "factor": 0.0}]
@@ -96,6 +96,12 @@ def test_the_unedited_line_of_one_moment_is_not_shown_at_another(ticks: Sequence
     for step in (11, 20, 11):
         unedited = lines(asked.ghost(moment_at(step, ticks), DARK, seconds=0.5))[0]["unedited"]
         assert (unedited[0]["t_s"], unedited[0]["x_m"]) == (ticks[step].t_s, ticks[step].x_m)
+
+
+def test_a_ghost_comes_in_pieces_while_it_is_driven(ticks: Sequence[Tick], asked: WhatIf) -> None:
+    pieces = [answer for answer in asked.ghost(moment_at(13, ticks), DARK, seconds=1.0) if answer.get("who")]
+    drawn = {who: [len(piece["points"]) for piece in pieces if piece["who"] == who] for who in ("edited", "unedited")}
+    assert drawn["edited"] == drawn["unedited"] == [POINTS_AT_ONCE, POINTS_AT_ONCE, 4]
 
 
 def test_a_ghost_has_a_memory_of_its_own(ticks: Sequence[Tick]) -> None:

@@ -1,0 +1,24 @@
+"""What a picture of a digit is made into before a network sees it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from nacdrive.extras.predict.predictions import read_picture
+
+
+@pytest.mark.parametrize("side", ["top", "bottom", "left", "right"])
+def test_all_four_edges_say_whether_the_paper_is_bright(side: str, tmp_path: Path) -> None:
+    grey = np.full((28, 28), 140, np.uint8)
+    rows = {"top": np.s_[0], "bottom": np.s_[-1], "left": np.s_[:, 0], "right": np.s_[:, -1]}
+    # Three edges are a little brighter than the middle of the scale; one that is dark outweighs them.
+    grey[rows[side]] = 60
+    Image.fromarray(grey).save(tmp_path / "dark.png")
+    np.testing.assert_array_equal(read_picture(tmp_path / "dark.png"), grey)
+    grey[rows[side]] = 140
+    Image.fromarray(grey).save(tmp_path / "bright.png")
+    np.testing.assert_array_equal(read_picture(tmp_path / "bright.png"), 255 - grey)
