@@ -16,6 +16,7 @@ from nacdrive.layers.base import SequenceLayer
 from nacdrive.layers.registry import names
 from nacdrive.layers.rnn import GRULayer
 from nacdrive.models.agents.memory import Memory, MemorySpec
+from nacdrive.rl.config import PpoConfig
 from nacdrive.rl.recurrent_buffer import Sequences
 from nacdrive.rl.recurrent_ppo import RecurrentPPO
 from tests.helpers.memory_tasks import Recall
@@ -103,6 +104,20 @@ def test_a_sequence_brings_no_more_of_its_past_than_its_episode_and_its_window()
             assert (t[~padding].diff() > 0).all()
             assert context == 3 or float(t[0]) == 0
     assert starts.sum() > 8
+
+
+def test_minibatches_are_as_large_as_asked_but_for_a_sequence() -> None:
+    longest = 5
+    buffer = rolled_out(learner("lstm", recall(uneven=True), sequence_length=longest), 1).rollout_buffer
+    for _ in range(20):
+        for batch in buffer.get(24):
+            assert abs(len(batch.advantages) - 24) <= longest
+
+
+def test_a_memory_is_as_large_as_that_of_the_command_line_if_nobody_says() -> None:
+    spec, config = MemorySpec("gru"), PpoConfig(model="gru")
+    assert (spec.window, spec.width, spec.heads) == (config.memory_window, config.memory_width, config.memory_heads)
+    assert (spec.width, spec.heads) == (64, 4)
 
 
 def test_nothing_is_remembered_of_an_episode_that_has_ended() -> None:

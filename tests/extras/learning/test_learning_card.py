@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from nacdrive.extras.learning.card import LearningCard
+import time
+
+from nacdrive.extras.learning.card import SHOW_EVERY_S, LearningCard
 from nacdrive.training.fit import FitUpdate, Progress
 from nacdrive.web import LiveServer
 from nacdrive.web.stream import Row, Seen
@@ -20,6 +22,8 @@ def test_a_page_is_told_of_the_stage_each_epoch_and_of_the_laps() -> None:
         snapshot = server._state.wait_for_new(Seen(), 600)
         assert snapshot is not None and snapshot.about is not None
         assert snapshot.about["learning"] == {"stage": "it practises", "losses": [[0, 1.5], [0, 1.0]]}
+        # It has waited in vain for a lap by now.
+        time.sleep(1.5 * SHOW_EVERY_S)
         card.lap(make_episode(7, steps=3))
         rows: list[Row] = []
         while len(rows) < 3:
