@@ -1,5 +1,6 @@
 """Lives of bearings as series and as the authors' rows."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +8,9 @@ import pytest
 import torch
 
 from nacdrive.common.errors import UserError
-from nacdrive.extras.bearings.runs import PublishedBearing, read_own, read_runs, relative, run_of
-from nacdrive.extras.bearings.task import Bearings
+from nacdrive.extras.bearings.features import FeatureTable
+from nacdrive.extras.bearings.runs import PublishedBearing, RunToFailure, read_own, read_runs, relative, run_of
+from nacdrive.extras.bearings.task import Bearings, row_samples, scaled
 from nacdrive.extras.bearings.wear import WORN, WearCurve
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import LossOptions, Size
@@ -131,6 +133,130 @@ def test_features_are_relative_to_the_past_and_free_of_gain_and_unit():
     changed = x.copy()
     changed[40:] += 1
     np.testing.assert_array_equal(relative(changed)[:40], relative(x)[:40])
+
+
+def test_a_feature_is_its_difference_from_the_median_of_the_first_twenty_snapshots():
+    x = np.zeros((30, 14), np.float32)
+    x[:, [1, 6, 8, 13]] = 1
+    x[:, 0] = np.arange(30)
+    x[25, 1], x[25, 13] = np.e, np.e**2
+    x[25, [3, 4, 10, 11]] = 500
+    x[25, [2, 5, 9, 12]] = 3
+    found = relative(x)
+    # Until the twentieth each snapshot is compared with those before it and itself.
+    assert found[:4, 0].tolist() == [0.0, 0.5, 1.0, 1.5]
+    assert (found[19:, 0] == np.arange(19, 30) - 9.5).all()
+    # Frequencies and deviations as ratios; a single shock's kurtosis of hundreds as its logarithm, nearly.
+    assert found[25, [1, 13]] == pytest.approx([1, 2])
+    assert found[25, [3, 4, 10, 11]] == pytest.approx([np.arcsinh(500)] * 4)
+    assert found[25, [2, 5, 9, 12]].tolist() == [3.0] * 4
+
+
+def run_to_failure(snapshots=6, warm=None, windows=2):
+    features = np.arange(snapshots * windows * 14, dtype=np.float32).reshape(snapshots, windows, 14)
+    temperature = None if warm is None else np.linspace(20, 25, snapshots).astype(np.float32)
+    starts = 0.5 * np.arange(windows)
+    table = FeatureTable("Bearing1_2", "", features, 10.0 * np.arange(snapshots), starts, temperature)
+    return RunToFailure("pronostia", table)
+
+
+def test_a_part_of_a_life_is_spread_over_it_evenly():
+    run = run_to_failure(warm=True)
+    assert run.subsample(None) is run.subsample(6) is run.subsample(9) is run
+    few = run.subsample(3)
+    assert few.table.t_s.tolist() == [0, 20, 50] and few.table.temperature_c.tolist() == [20, 22, 25]
+    assert (few.table.features == run.table.features[[0, 2, 5]]).all()
+    assert run_to_failure().subsample(3).table.temperature_c is None
+    assert (few.dataset, few.name, few.is_training_condition) == ("pronostia", "Bearing1_2", True)
+
+
+@pytest.mark.parametrize(("warm", "kelvin"), [(True, [293.15, 298.15]), (None, [298.15, 298.15])])
+def test_a_row_of_the_paper_is_a_window_with_its_time_and_temperature(warm, kelvin):
+    x, ramp = run_to_failure(warm=warm).rows()
+    assert x.shape == (12, 16) and x[3, :14].tolist() == list(range(42, 56))
+    assert x[:4, 14].tolist() == [0, 0.5, 10, 10.5]
+    assert x[[0, -1], 15].tolist() == pytest.approx(kelvin)
+    assert ramp.tolist() == pytest.approx([i / 11 for i in range(12)])
+
+
+def test_a_published_row_keeps_its_own_time_and_temperature():
+    features = np.ones((3, 14), np.float32)
+    for warm, kelvin in ((None, 298.15), (np.full(3, 30.0, np.float32), 303.15)):
+        published = PublishedBearing("Bearing1", "hust", features, np.array([0.0, 60.0, 120.0]), None, warm)
+        run = run_of(published)
+        assert run.table.t_s.tolist() == [0, 60, 120] and run.published is published
+        assert run.rows()[0][:, 14:].tolist() == [[60.0 * i, pytest.approx(kelvin)] for i in range(3)]
+
+
+def test_lives_that_a_model_learnt_from_are_kept_with_it_but_not_under_the_papers_protocol():
+    samples = [
+        Sample("a", {"t": torch.tensor([0.0, 50.0])}),
+        Sample("a", {"t": torch.tensor([0.0, 70.0])}),
+        Sample("b", {"t": torch.tensor([0.0])}),
+    ]
+    assert Bearings().about(samples) == {"lives_s": {"a": 70.0}}
+    assert Bearings("paper").about(samples) == {}
+
+
+def test_each_protocol_has_measures_for_its_own_tasks_and_a_note_of_what_they_are():
+    keys = {
+        (protocol, task): [metric.key for metric in Bearings(protocol).metrics_of(task)]
+        for protocol in Bearings.protocols
+        for task in ("pronostia", "xjtu-sy", "hust")
+    }
+    wear = ["rmse", "onset_min", "rmse_worn", "score", "phm"]
+    assert keys.pop(("sequence", "pronostia")) == ["rmse", "rmse_elsewhere", *wear[1:]]
+    assert keys.pop(("sequence", "xjtu-sy")) == wear
+    assert keys.pop(("challenge", "pronostia"))[0] == "challenge"
+    assert {tuple(keys.pop(("paper", task))) for task in ("pronostia", "xjtu-sy", "hust")} == {
+        ("score_whole", "score", "rmse")
+    }
+    assert not any(keys.values())
+    for protocol, task, words in (
+        ("paper", "pronostia", "in the authors' scripts"),
+        ("paper", "xjtu-sy", "1, 10, 100, ...; that is kept here"),
+        ("paper", "hust", "its ramp is the paper's"),
+        ("challenge", "pronostia", "as it was posed"),
+        ("challenge", "hust", "about bearings of PRONOSTIA"),
+        ("sequence", "hust", "no remaining life to predict"),
+        ("sequence", "pronostia", "Each fold holds out one bearing"),
+        ("sequence", "xjtu-sy", "put back into the order of time"),
+    ):
+        assert words in Bearings(protocol).note_of(task)
+
+
+def test_columns_are_scaled_with_their_own_mean_and_deviation_and_a_constant_one_is_zero():
+    x = torch.tensor([[1.0, 5.0], [2.0, 5.0], [3.0, 5.0]])
+    root = 1.5**0.5
+    torch.testing.assert_close(scaled(x), torch.tensor([[-root, 0.0], [0.0, 0.0], [root, 0.0]]))
+
+
+def test_the_papers_rows_are_scored_together_and_by_batches(tmp_path):
+    task = Bearings("paper")
+    samples = row_samples("row", torch.zeros(70, 16), torch.linspace(0, 1, 70), None)
+    assert [samples[i].name for i in (0, 69)] == ["row 0", "row 69"] and samples[0].fields["x"].shape == (1, 16)
+    assert len(row_samples("row", torch.zeros(70, 16), torch.zeros(70), 7)) == 7
+    outputs_ = [sample.labels["target"][None] + 1 for sample in samples]
+    found = task.score("pronostia", outputs_, samples)
+    # 70 errors of 1: 64 of one batch and 6 of the next.
+    assert found["score_whole"] == pytest.approx(70 * np.expm1(0.1), rel=1e-5)
+    assert found["score"] == pytest.approx(35 * np.expm1(0.1), rel=1e-5) and found["rmse"] == pytest.approx(1)
+    (curve,) = task.curves("hust", outputs_, samples).values()
+    assert list(task.curves("hust", outputs_, samples)) == ["Bearing1"] and curve.t_s[-1] == 69
+    task.plot("pronostia", outputs_, samples, tmp_path, "Wear")
+    assert (tmp_path / "wear-pronostia.png").is_file()
+
+
+def test_of_three_bearings_one_is_held_out_another_chooses_the_epoch_and_the_rest_are_learnt_from():
+    first = [replace(run_to_failure(), table=replace(run_to_failure().table, name=f"Bearing1_{i}")) for i in range(4)]
+    other = replace(run_to_failure(), table=replace(run_to_failure().table, name="Bearing2_1"))
+    for i, chosen in ((0, 1), (1, 2), (2, 3), (3, 0)):
+        fold = Bearings().fold(first[i], first, {"pronostia": [*first, other]})
+        sides = [{s.name for s in side} for side in (fold.train, fold.valid, fold.tests["pronostia"])]
+        rest = {run.name for run in first} - {f"Bearing1_{i}", f"Bearing1_{chosen}"}
+        assert sides == [rest, {f"Bearing1_{chosen}"}, {f"Bearing1_{i}", "Bearing2_1"}]
+    alone = Bearings().fold(first[0], first[:2], {"pronostia": first[:2]})
+    assert not alone.valid and {s.name for s in alone.train} == {"Bearing1_1"}
 
 
 def test_a_linear_ramp_of_wear_predicts_the_remaining_life():

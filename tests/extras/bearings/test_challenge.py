@@ -3,6 +3,7 @@
 import math
 import shutil
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -201,6 +202,37 @@ def test_an_exponential_reaches_its_limit_when_it_does():
     assert exponential(t, 0.001 * t, limit=4.0, otherwise=7.0) == pytest.approx(4000 - 2990)
     assert exponential(t, -0.001 * t, limit=4.0, otherwise=7.0) == 7
     assert exponential(t, 0.002 * t, limit=4.0, otherwise=7.0) == 0
+    # What was before the latest third counts for nothing, and from one snapshot nothing follows.
+    late = np.where(t < 2000, 5.0, 0.001 * t)
+    assert exponential(t, late, limit=4.0, otherwise=7.0) == pytest.approx(4000 - 2990)
+    assert exponential(t[:1], t[:1], limit=4.0, otherwise=7.0) == 7
+    assert exponential(t[:2] + 5, t[:2], limit=4.0, otherwise=7.0) == 7
+
+
+def test_an_interval_that_the_life_lies_in_counts_as_covered(fold):
+    samples = fold.tests["pronostia"]
+    none = [torch.zeros(len(sample), 1) for sample in samples]
+    low, high = (
+        {name: float(SurvivalPrior((390.0, 240.0, 290.0)).remaining_s(age, share)) for name, age in ages.items()}
+        for share in (0.1, 0.9)
+        for ages in [{"Bearing1_3": 190.0, "Bearing1_4": 110.0, "Bearing2_3": 80.0}]
+    )
+    left = {"Bearing1_3": 120, "Bearing1_4": 80, "Bearing2_3": 60}
+    inside = [low[name] <= left[name] <= high[name] for name in left]
+    assert challenge_scores(none, samples)["covered"] == pytest.approx(100 * sum(inside) / 3)
+    long = [replace(s, labels=s.labels | {"remaining_s": torch.tensor(1e6)}) for s in samples]
+    assert challenge_scores(none, long)["covered"] == 0
+
+
+def test_the_measures_of_the_challenge_say_which_way_is_better():
+    assert all(metric.higher for metric in challenge.METRICS)
+    assert [(metric.key, metric.digits, metric.compared) for metric in challenge.METRICS] == [
+        ("challenge", 3, True),
+        ("challenge_best", 3, True),
+        ("covered", 0, True),
+        ("bearings", 0, False),
+        ("learnt", 0, False),
+    ]
 
 
 def test_the_challenge_is_about_one_task():

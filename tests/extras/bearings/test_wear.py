@@ -205,6 +205,31 @@ def test_a_panel_shows_a_bearings_wear_over_hours_and_its_error_only_where_that_
     assert list(true.get_xdata()) == [0, 1, 2] and list(true.get_ydata()) == list(truth)
     assert list(predicted.get_ydata()) == [0.2, 0.7, 1.0] and predicted.get_label() == "predicted"
     assert panels[0].get_legend() is not None and panels[0].get_ylabel() == "wear, 0 new .. 1 failed"
+    assert all(not panel.get_ylabel() and panel.get_legend() is None for panel in panels[1:])
+    # The true wear is drawn as the wider line, below; each panel has the same room.
+    assert (true.get_linewidth(), predicted.get_linewidth()) == (1.6, 1.0)
+    assert figures[0].get_size_inches().tolist() == pytest.approx([3 * 4.2, 2 * 2.9])
+    assert figures[0].get_suptitle() == "Wear"
     plot_wear({"alone": curves["mended"]}, tmp_path / "alone.png", title="Wear", known=False, axis="s")
     alone = figures[1].axes[0]
+    assert alone.get_xlabel() == "s" and figures[1].get_size_inches().tolist() == pytest.approx([4.2, 2.9])
     assert len(alone.lines) == 1 and list(alone.lines[0].get_xdata()) == list(t_s) and alone.get_title() == "alone"
+
+
+def test_the_accuracy_of_life_is_the_mean_between_the_first_true_wear_and_the_last_snapshot_but_one() -> None:
+    t = 10.0 * np.arange(10)
+    truth = np.array([0.0, 0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.0])
+    curve = WearCurve(t, truth, truth)
+    # Five snapshots have shown it at the seventh; before, nothing is said, which is worth nothing.
+    left = [(t[i] - t[2]) * (1 - share) / share for i in (6, 7, 8) for share in [(truth[i] - 0.1) / 0.9]]
+    accuracy = phm2012_accuracy([30.0, 20.0, 10.0], left)
+    assert curve.accuracy_of_life() == pytest.approx(accuracy.sum() / 7)
+    assert WearCurve(t, truth, np.zeros(10)).accuracy_of_life() == 0
+
+
+def test_a_rest_of_life_that_is_shorter_than_the_grid_counts_at_its_begin() -> None:
+    # A minute is nearly all that bearings of five seconds ever had: no weight is lost, no quantile is below a second.
+    t = np.arange(0.0, 61.0, 10.0)
+    life = WearCurve(t, np.ones(7), t).remaining_life(SurvivalPrior((5.0,) * 6), wear_error=0.05)
+    assert life.worn.tolist() == [False] * 4 + [True] * 3
+    assert 1 <= life.low_s[-1] < life.median_s[-1] < life.high_s[-1] < 60
