@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,88 @@ def test_what_fails_is_listed_filmed_recorded_with_labels_and_repeats(
     episode = recording.load(0)
     assert (episode.expert_choice >= 0).all() and episode.meta["hunt"]["failed_s"] >= 0
     assert "worst" in summary and summary["worst"][0]["command"] in (out / "report.md").read_text()
+
+
+def test_the_list_begins_with_the_worst_and_the_terminal_shows_twenty(
+    hunted: tuple[dict[str, Any], Path], model_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = next(iter(hunt_results(hunted[1] / "results.jsonl").rows.values()))
+    results = hunt_results(tmp_path / "results.jsonl")
+    for k in range(24):
+        # The last two are unfair: both fail.
+        fate = {"failed": k < 22, "fault": "left the road" if k < 22 else None, "unfair": k >= 22, "repeats": k != 3}
+        returns = {"episode_return": 100.4 * (k % 11), "reference_return": 900.2, "failed_s": 2.25}
+        knobs = {"knobs": {"noise": 0.1, "delay_steps": 2} if k == 11 else {}, "command": f"nacdrive eval {k}"}
+        results.add(
+            {**one, "number": 23 - k, "seed": 50 + k, "area": "cameras", "near": None, **fate, **returns, **knobs}
+        )
+    config = HuntConfig(model=str(model_file), out=tmp_path, **SHORT)
+    summary = verb.report(config, config.driven(model_file), (), results, tmp_path)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith(
+        "fails 22 of 24 episodes that geometric passes; 2 both fail; driven again, 21 of 22 failures are the same to "
+        "the decision."
+    )
+    assert "| cameras | 22 of 24 | 0 of 0 | 2 |" in lines
+    assert "Nothing is shown to go with failing: too few episodes, or no one cause." in lines
+    shown = [line for line in lines if "left the road" in line]
+    assert len(shown) == 20 and "and 2 more" in lines
+    assert shown[0] == "| 1 | 50 | left the road | 2.2 s | 0 | 900 | - |"
+    assert shown[1].endswith("noise of the camera 0.1, decisions by which all frames are late 2 |")
+    assert [row["seed"] for row in summary["worst"]] == [seed for k in range(11) for seed in (50 + k, 61 + k)]
+    assert summary["repeated"] == {"driven": 22, "same": 21} and summary["unfair"] == 2
+    written = (tmp_path / "report.md").read_text()
+    assert written.count("left the road") == 22 and "\n1. `nacdrive eval 0`\n2. `nacdrive eval 11`\n" in written
+    assert verb.describe(results.rows[61]) == (
+        "seed 61: left the road after 2.2 s, return 0 (reference 900); noise of the camera 0.1, decisions by which all "
+        "frames are late 2"
+    )
+
+
+def test_of_twenty_failures_all_are_shown_and_of_none_there_is_no_table(
+    hunted: tuple[dict[str, Any], Path], model_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = next(row for row in hunt_results(hunted[1] / "results.jsonl").rows.values() if row["failed"])
+    config = HuntConfig(model=str(model_file), out=tmp_path, **SHORT)
+    for failed in (True, False):
+        results = hunt_results(tmp_path / f"{failed}.jsonl")
+        for seed in range(20):
+            fate = {"failed": failed, "fault": "x" if failed else None, "unfair": False, "number": seed}
+            results.add({name: value for name, value in one.items() if name != "repeats"} | fate | {"seed": seed})
+        verb.report(config, config.driven(model_file), (), results, tmp_path)
+        said = capsys.readouterr().out
+        assert f"fails {20 * failed} of 20 episodes that geometric passes.\n" in said
+        assert "more\n" not in said and ("| seed |" in said) == failed == ("Nothing is shown" in said)
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({"minutes": 0.5}, {(0, 0.0): True, (99, 29.9): True, (0, 30.1): False}),
+        ({"episodes": 3}, {(2, 0.0): True, (3, 0.0): False, (2, 1e6): True}),
+        ({"minutes": 0.5, "episodes": 3}, {(2, 29.9): True, (3, 0.0): False, (2, 30.1): False}),
+        ({}, {(999, 60 * MINUTES - 1): True, (0, 60 * MINUTES + 1): False}),
+    ],
+    ids=str,
+)
+def test_a_hunt_ends_with_its_minutes_or_its_episodes(
+    options: dict[str, Any], wanted: dict[Any, bool], model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(verb.time, "monotonic", lambda: now)
+    config = HuntConfig(model=str(model_file), **options)
+
+    class NoWork:
+        drive = None
+
+        def do(self, method: str, jobs: Any) -> Any:
+            return nullcontext(())
+
+    cases, stopped = verb.search(config, NoWork(), (), ("seeds",), hunt_results(tmp_path / "none.jsonl"))  # type: ignore[arg-type]
+    assert not stopped
+    for (count, passed_s), more in wanted.items():
+        now = 1000.0 + passed_s
+        assert cases.more(count) == more, (count, passed_s)
 
 
 def test_the_printed_command_gives_the_same_return(hunted: tuple[dict[str, Any], Path]) -> None:

@@ -33,6 +33,13 @@ def road(**more: Any) -> dict[str, Any]:
         (row(finished_lap=False, progress=0.4), row(finished_lap=False, progress=0.5), None),
         (row(failure="nan"), row(), "safety stop"),
             (road() | {"off_road_events": 1}, road(), "left the road"),
+        (row(finished_lap=False, progress=0.95), row(), None),
+        (row(episode_return=810.0), row(), None),
+        (row(episode_return=-50.0), row(episode_return=-20.0), None),
+        (row(episode_return=-1.0), row(episode_return=0.0), None),
+        (row(failure="nan", episode_return=0.0), row(failure="nan"), None),
+        (road() | {"laps": 1.5}, road(), None),
+        (road() | {"off_road_events": 1, "laps": 0.5}, road(), "left the road"),
         (road() | {"interventions": 1}, road() | {"interventions": 1}, None),
         (road() | {"interventions": 1, "collisions": 1}, road(), "touched a car"),
         (road() | {"laps": 0.5}, road(), "lap not finished"),
@@ -59,6 +66,25 @@ def test_when_it_went_wrong() -> None:
     for step, (progress, events) in enumerate([(0.1, ()), (0.2, ("started",)), (0.2, ("off road",)), (0.2, ())]):
         lookout(make_tick(step=step, t_s=float(step), events=events, next_info={"progress": progress}))
     assert lookout.when_s("left the road") == 2.0 and lookout.when_s("lap not finished") == 1.0
+
+
+@pytest.mark.parametrize(
+    ("events", "left_s"),
+    [(("hit a car",), 1.5), (("intervention",), 1.5), (("started", "off road"), 1.5), (("lap finished",), 0.0)],
+)
+def test_the_first_hit_or_help_is_when_it_went_wrong(events: tuple[str, ...], left_s: float) -> None:
+    lookout = Lookout()
+    for t_s, seen in ((1.0, ("started",)), (1.5, events), (2.504, events)):
+        lookout(make_tick(step=0, t_s=t_s, events=seen, next_info={}))
+    assert lookout.when_s("touched a car") == left_s
+    assert lookout.when_s("lap not finished") == 0.0, "it never got on"
+
+
+def test_seconds_to_a_fault_are_those_of_the_last_metre_gained() -> None:
+    lookout = Lookout()
+    for t_s, progress in ((0.1, 0.2), (0.2004, 0.3), (0.3, 0.3), (0.4, 0.1)):
+        lookout(make_tick(step=0, t_s=t_s, events=(), next_info={"progress": progress}))
+    assert lookout.when_s("lap not finished") == 0.2
 
 
 def episodes(fails: Any, count: int = 400) -> list[dict[str, Any]]:
@@ -96,11 +122,93 @@ def test_episodes_near_failures_and_those_that_both_fail_count_for_no_pattern() 
     assert compare("few", [(True, True)] * 4 + [(False, False)] * 50, 1) is None
 
 
+def test_a_pattern_says_by_how_many_points_more_of_its_kind_fail() -> None:
+    pattern = compare("gravel", [(True, k < 8) for k in range(10)] + [(False, k < 3) for k in range(30)], 1)
+    low, high = difference_of_shares(8, 10, 3, 30)
+    assert pattern is not None and pattern.interval == (low, high)
+    assert str(pattern) == (
+        f"gravel: 8 of 10 fail, of the others 3 of 30 (+70 points, {100 * low:+.0f} to {100 * high:+.0f})"
+    )
+
+
+@pytest.mark.parametrize(("kind", "others"), [(5, 60), (60, 5)])
+def test_five_episodes_on_a_side_are_enough_for_a_comparison_and_four_are_not(kind: int, others: int) -> None:
+    def pairs(kind: int, others: int) -> list[tuple[bool, bool]]:
+        return [(True, True)] * kind + [(False, False)] * others
+
+    assert compare("x", pairs(kind, others), 1) is not None
+    assert compare("x", pairs(*(count - (count == 5) for count in (kind, others))), 1) is None
+    assert compare("x", [(side, failed) for side in (True, False) for failed in (True, False) * 30], 1) is None
+
+
+def numbered(values: list[float], limit: float, *, above: bool, area: str = "starts", option: str = "") -> list[Any]:
+    """Episodes of which those with a value above a limit fail, or the others."""
+    return [
+        {"area": area, "near": None, "unfair": False, "knobs": {option: value} if option else {}, "fault": "x",
+         "road": {} if option else {"width": value}, "failed": (value > limit) == above}
+        for value in values
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("above", [True, False])
+def test_the_side_of_a_number_on_which_it_fails_is_found_and_counted_on_the_other_half(above: bool) -> None:
+    pattern = patterns(numbered([float(k % 10) for k in range(200)], 6.5, above=above), ())[0]
+    assert pattern.words == ("width above 6" if above else "width at most 6")
+    assert (pattern.count, pattern.failed, pattern.others, pattern.others_failed) == (
+        (30, 30, 70, 0) if above else (70, 70, 30, 0)
+    )
+
+
+def test_a_number_is_divided_from_twenty_episodes_on_of_which_half_choose_where() -> None:
+    values = [0.0, 1.0] * 10
+    (pattern, *_) = patterns(numbered(values, 0.5, above=True), ())
+    assert (pattern.count, pattern.others) == (5, 5)
+    assert patterns(numbered(values[:18], 0.5, above=True), ()) == []
+
+
+def test_of_a_start_beside_the_line_it_does_not_count_on_which_side_and_of_a_speed_it_does() -> None:
+    starts = next(knob for knob in KNOBS if knob.option == "start_offset")
+    both = numbered([float(k % 9 - 4) for k in range(180)], 2.5, above=True, option="start_offset")
+    for one in both:
+        one["failed"] = abs(one["knobs"]["start_offset"]) > 2.5
+    assert patterns(both, (starts,))[0].words == f"{starts.words} above 2"
+    speed = next(knob for knob in KNOBS if knob.option == "sun_elevation")
+    shown = patterns(numbered([float(k % 9 - 4) for k in range(180)], -2.5, above=False, area="roads",
+                              option="sun_elevation"), (speed,))  # fmt: skip
+    assert shown[0].words == f"{speed.words} at most -3"
+
+
+def test_a_knob_that_was_left_alone_has_its_usual_value() -> None:
+    knob = next(knob for knob in KNOBS if knob.option == "brightness")
+    turned = numbered([0.6, 0.7] * 40, 9.0, above=False, area="cameras", option="brightness")
+    usual = [{**one, "knobs": {}, "failed": False} for one in turned]
+    rows = [one for pair in zip(turned, usual, strict=True) for one in pair]
+    (pattern, *_) = patterns(rows, (knob,))
+    assert pattern.words.startswith("brightness at most 0.") and pattern.failed == pattern.count == 40
+
+
+def test_the_clearest_pattern_comes_first_and_other_areas_are_no_part_of_a_knob() -> None:
+    rows = numbered([float(k % 10) for k in range(200)], 6.5, above=True)
+    for k, one in enumerate(rows):
+        one["road"]["surface"] = "gravel" if one["failed"] != (k % 7 == 0) else "asphalt"
+    shown = patterns(rows, ())
+    assert [one.words for one in shown] == ["width above 6", "surface gravel"]
+    assert shown[0].interval[0] > shown[1].interval[0]
+    knob = next(knob for knob in KNOBS if knob.option == "noise")
+    assert patterns([{**one, "knobs": {"noise": one["road"]["width"]}} for one in rows], (knob,)) == shown
+
+
 def test_what_was_driven_is_counted_by_area() -> None:
     rows = episodes(lambda one, rng: one["knobs"]["speed"] > 25, 40)
     counts = count_areas([*rows, {**rows[0], "near": 1, "failed": True}, {**rows[0], "unfair": True, "failed": False}])
     assert counts["areas"]["roads"]["near_failed"] == 1 and counts["areas"]["roads"]["drawn"] == 41
     assert counts["faults"] == {"left the road": sum(one["failed"] for one in rows) + 1}
+    failed = sum(one["failed"] for one in rows)
+    assert counts["areas"] == {"roads": {"drawn": 41, "failed": failed, "near": 1, "near_failed": 1, "unfair": 1}}
+    more = [{**rows[0], "area": "seeds", "fault": "touched a car", "failed": True, "near": near} for near in (None, 3)]
+    counts = count_areas([*more, *rows])
+    assert list(counts["areas"]) == ["seeds", "roads"] and list(counts["faults"]) == ["left the road", "touched a car"]
+    assert counts["areas"]["seeds"] == {"drawn": 1, "failed": 1, "near": 1, "near_failed": 1, "unfair": 0}
 
 
 def test_the_difference_of_two_shares_is_that_of_the_paper() -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from nacdrive.cli.eval import EvalConfig
 from nacdrive.cli.main import parse
+from nacdrive.common.options import flag
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.registry import env_spec
 from nacdrive.envs.seeds import HUNT, POLICY_RECORDING, POLICY_TEST
-from nacdrive.extras.hunt.search import AREAS, CELLS, KNOBS, ROUND, Case, Search, command, knobs_of
+from nacdrive.extras.hunt.search import AREAS, CAMERA, CELLS, KNOBS, ROUND, Case, Search, command, knobs_of
 from nacdrive.rollout.drive import Drive
 
 SPEC = env_spec("udacity-track")
@@ -87,6 +90,58 @@ def test_a_knob_keeps_to_its_range() -> None:
     knob = next(one for one in KNOBS if one.option == "patches")
     assert [knob.at(share) for share in (0, 0.5, 1, 1.25, -0.25, 2)] == [1, 30, 60, 45, 16, 1]
     assert knob.share(60) == 1
+
+
+@pytest.mark.parametrize("env", ["carracing", "udacity-track"])
+def test_both_ends_of_every_knob_are_settings_of_a_drive(env: str) -> None:
+    spec = env_spec(env)
+    knobs = knobs_of(spec, Drive(env, track="random", speed_mph=spec.speed_mph), AREAS)
+    assert all(knob.low < knob.high for knob in knobs)
+    for end in ("low", "high"):
+        line = [f"{flag(knob.option)}={getattr(knob, end):g}" for knob in knobs]
+        parse(EvalConfig, "nacdrive eval", ["--env", env, *(["--track", "random"] if spec.random_roads else []), *line])
+
+
+def test_a_knob_left_alone_is_as_in_a_drive_without_it() -> None:
+    usual = {knob.option: knob.usual for knob in ALL}
+    cameras = {knob.option: CAMERA[knob.option] for knob in ALL if knob.area == "cameras"}
+    nothing = {knob.option: 0 for knob in ALL if knob.area in ("starts", "traffic")}
+    nothing |= {"patches": 0, "missing_marks": 0}
+    assert usual.items() >= (cameras | nothing | {"speed": SPEC.speed_mph}).items()
+    assert usual["road_difficulty"] == usual["scene_variety"] == 0.5, "the middle of what roads are made with"
+
+
+@pytest.mark.parametrize(("env", "far_m", "fast_mps"), [("carracing", 12, 60), ("udacity-track", 4, 13)])
+def test_starts_reach_over_the_edge_of_the_road_and_up_to_a_speed_of_the_car(
+    env: str, far_m: float, fast_mps: float
+) -> None:
+    ranges = {knob.option: (knob.low, knob.high) for knob in knobs_of(env_spec(env), Drive(env), ("starts",))}
+    assert ranges == {"start_offset": (-far_m, far_m), "start_heading": (-45, 45), "start_speed": (0, fast_mps)}
+
+
+def test_who_drives_at_a_speed_of_its_own_is_not_given_another() -> None:
+    def is_searched(**more: Any) -> bool:
+        return "speed" in {knob.option for knob in knobs_of(SPEC, replace(DRIVE, **more), AREAS)}
+
+    assert is_searched(speed_mph=SPEC.speed_mph)
+    assert not is_searched(speed_mph=25.0) and not is_searched(speed_mph=SPEC.speed_mph, driver="geometric")
+
+
+def test_a_case_near_a_failure_stays_near_it() -> None:
+    cases = search(1)
+    knob = next(one for one in ALL if one.option == "sun_elevation")
+    cases.failures = [Case(3, "roads", 7, {knob.option: knob.at(0.5)})]
+    near = [cases.near(number) for number in range(40, 240)]
+    shares = [knob.share(case.knobs[knob.option]) for case in near if case is not None]
+    assert len(shares) == 200 and np.std(shares) == pytest.approx(0.1, rel=0.3)
+    assert np.mean(shares) == pytest.approx(0.5, abs=0.05)
+    first = near[0]
+    assert first is not None and (first.number, first.area, first.near) == (40, "roads", 3)
+    assert first.seed == cases.first_seed + 40
+    elsewhere = cases.near(40, 9)
+    assert elsewhere is not None and elsewhere.seed == 9
+    cases.failures = [Case(3, "seeds", 7, {})]
+    assert cases.near(40) is None, "a failure that turned nothing has nothing near it"
 
 
 def test_what_is_given_is_not_searched_and_what_an_environment_has_not_neither() -> None:
