@@ -7,6 +7,7 @@ import pytest
 
 from nacdrive.cli.main import dispatch
 from nacdrive.common.errors import UserError
+from nacdrive.common.runs import usable_cores
 
 
 @pytest.mark.nightly
@@ -23,6 +24,22 @@ def test_eval_prints_versions_interval_and_worst_and_writes_videos(
     assert all((tmp_path / "eval" / film["file"]).stat().st_size > 10_000 for film in metrics["films"].values())
     with pytest.raises(UserError, match="already holds"):
         dispatch(["expert", "eval", *arguments])
+
+
+@pytest.mark.parametrize(("asked", "processes"), [("1", 0), ("3", 3), ("0", usable_cores())])
+def test_one_worker_is_this_process_and_none_named_is_one_for_each_core(
+    asked: str, processes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, object] = {}
+
+    def stop(*_: object, **options: object) -> None:
+        given.update(options)
+        raise UserError("far enough")
+
+    monkeypatch.setattr("nacdrive.rollout.evaluate.evaluate", stop)
+    with pytest.raises(UserError, match="far enough"):
+        dispatch(["expert", "eval", "--expert", "geometric", "--episodes", "2", "--workers", asked])
+    assert given["workers"] == processes
 
 
 def test_export_does_not_overwrite_by_accident(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from nacdrive.cli.eval import evaluate as evaluate_verb
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.udacity_log import is_log
-from nacdrive.extras.verdict.log_verdict import Drive, in_words, judge_logs, verdict
+from nacdrive.extras.verdict.log_verdict import Drive, correlation, in_words, judge_logs, verdict
 from nacdrive.models import save_policy
 from nacdrive.rollout.eval_config import EvalConfig
 from tests.helpers.udacity_logs import make_log
@@ -106,3 +106,20 @@ def test_laps_are_driven_beside_a_log_when_they_are_asked_for() -> None:
     assert EvalConfig(env="udacity", data=log, track="random").count == 20
     assert EvalConfig(env="udacity", data=log, episodes=3).count == 3
     assert EvalConfig(env="udacity", data=log).folder.name == "verdict-udacity-nac_steady"
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "value"),
+    [
+        ([0.0, 1.0, 2.0], [1.0, 3.0, 5.0], 1.0),
+        ([0.0, 1.0, 2.0], [5.0, 3.0, 1.0], -1.0),
+        ([0.0, 1.0], [1.0, 3.0], None),
+        ([0.0, 1.0, 2.0], [3.0, 3.0, 3.0], None),
+        ([3.0, 3.0, 3.0], [0.0, 1.0, 2.0], None),
+    ],
+    ids=["alike", "opposed", "two points", "the second stands still", "the first stands still"],
+)
+def test_a_correlation_needs_three_points_of_two_that_move(
+    one: list[float], two: list[float], value: float | None
+) -> None:
+    assert correlation(np.array(one), np.array(two)) == (None if value is None else pytest.approx(value))
