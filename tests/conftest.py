@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -43,22 +44,29 @@ DRIVING = (
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("daily" if "not nightly" in config.option.markexpr else "nightly")
-    # Modules and items stay to the end: to look for garbage among them is a tenth of what collecting them takes.
+    # Modules and items stay to the end: to look for garbage among them is a tenth of what collecting them takes. As
+    # often as Python looks by itself, it is a thirtieth of what the tests take.
     gc.disable()
+    gc.set_threshold(20_000)
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
-    """Half as many processes again as processors: a third of the time the tests wait, for a car to stand, a socket to
-    fall silent, a page to be drawn.
+    """Half as many processes again as processors, and at least two more: a third of the time the tests wait, for a car
+    to stand, a socket to fall silent, a page to be drawn.
     """
     processors = yield
-    return processors + processors // 2
+    return processors + max(2, processors // 2)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
     gc.enable()
+    if torch := sys.modules.get("torch"):
+        # For a device that is missing each seed is kept, with the text of the whole stack, until there is one.
+        for device in (torch.cuda, torch.xpu, torch.mtia):
+            if not device.is_available():
+                device.manual_seed_all = lambda seed: None
     if session.config.getoption("numprocesses", None) and not hasattr(session.config, "workerinput"):
         return  # it runs no tests itself
     from nacdrive.extras.bench.grid import PRELOADED
@@ -69,6 +77,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         fork_server([*PRELOADED, *DRIVING, "pandas"])
     else:
         multiprocessing.set_forkserver_preload([*PRELOADED, *DRIVING])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    # Nobody reads them, and they are most of what a worker writes and xdist reads, three times a test.
+    report.keywords = {}
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

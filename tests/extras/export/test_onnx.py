@@ -21,7 +21,6 @@ from nacdrive.drivers.exported import ExportedPolicy, load_any_policy
 from nacdrive.models import Policy, PolicyConfig, load_policy, save_policy
 from nacdrive.models.effects import NO_HEADS_EXPORTED
 from tests.drivers.test_policy_driver import check_between_two_drives
-from tests.helpers.small_policies import saved
 
 onnx = pytest.importorskip("onnx")
 if not all(map(find_spec, ("onnxruntime", "onnxscript"))):  # importing them takes seconds, of every worker
@@ -96,9 +95,8 @@ def test_a_policy_with_pedal_crop_resize_and_masked_rows_decides_alike(tmp_path:
     assert np.ptp(pedals) > 0
 
 
-def test_between_two_drives_there_is_no_decision_to_explain(tmp_path: Path) -> None:
-    (out,) = export_onnx(saved("nac-steady-choices", tmp_path)[1], tmp_path / "policy.onnx")
-    check_between_two_drives(ExportedPolicy(out))
+def test_between_two_drives_there_is_no_decision_to_explain(exported: Path) -> None:
+    check_between_two_drives(ExportedPolicy(exported))
 
 
 def test_a_closed_loop_is_the_same_and_needs_no_torch(exported: Path, tmp_path: Path) -> None:
