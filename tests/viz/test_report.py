@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.images import encode_png
@@ -17,8 +18,20 @@ from nacdrive.datasets.manifest import DRIVES
 from nacdrive.datasets.recording import Recording
 from nacdrive.envs.registry import CARRACING
 from nacdrive.viz.recorded import recorded_ticks
-from nacdrive.viz.report import BARS, bars, between, films, lead, tiles, worst
-from nacdrive.viz.report_charts import by_track, drive_map, over_time, return_marks, ticks, worst_moment
+from nacdrive.viz.report import (
+    BARS,
+    axis_note,
+    bars,
+    between,
+    failures,
+    films,
+    lead,
+    table,
+    tiles,
+    tracks,
+    worst,
+)
+from nacdrive.viz.report_charts import by_track, differs, drive_map, over_time, return_marks, ticks, worst_moment
 from nacdrive.viz.trace import why_of
 from tests.helpers.episodes import begin, make_episode
 from tests.helpers.small_policies import episode_of, small_policy, smooth_frames
@@ -62,6 +75,180 @@ def test_an_axis_has_two_marks_even_where_all_values_are_the_same(low: float, hi
     assert 2 <= len(marks) <= 12
     assert marks[0] <= low + 1e-9 * abs(low)
     assert marks[-1] >= high - 1e-9 * abs(high)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "marks"),
+    [
+        (0, 900, [0, 200, 400, 600, 800, 1000]),
+        (-20, 100, [-20, 0, 20, 40, 60, 80, 100]),
+        (0, 6, [0, 1, 2, 3, 4, 5, 6]),
+        (0, 55, [0, 10, 20, 30, 40, 50, 60]),
+        (0, 30, [0, 5, 10, 15, 20, 25, 30]),
+        (5, 5, [5, 6]),
+    ],
+)
+def test_marks_are_round_numbers_about_six_apart(low: float, high: float, marks: list[float]) -> None:
+    assert ticks(low, high) == pytest.approx(marks)
+
+
+def test_the_axis_of_equal_returns_is_one_wide() -> None:
+    assert return_marks([row(1, 5.0)], [row(1, 5.0)]) == pytest.approx([4.4, 4.6, 4.8, 5.0, 5.2, 5.4, 5.6])
+    assert return_marks([row(1, 0.0)], [row(1, 120.0)]) == pytest.approx([0, 20, 40, 60, 80, 100, 120])
+
+
+def test_each_track_is_a_line_with_its_dot_its_ring_and_its_name() -> None:
+    svg = by_track([row(7, 0.0), row(8, 60.0)], [row(7, 120.0)])
+    assert svg.startswith('<svg viewBox="0 0 760 76"')
+    # From 96 to 732 pixels for 0 to 120.
+    assert re.findall(r'<path class="grid" d="M([\d.]+) 8V48"/><text x="([\d.]+)" y="66"', svg) == [
+        (f"{x:g}", f"{x:g}") for x in (96, 202, 308, 414, 520, 626, 732)
+    ]
+    assert re.findall(r'class="dot" cx="([\d.]+)" cy="([\d.]+)" r="4"', svg) == [("414", "18"), ("96", "38")]
+    assert '<path class="gap" d="M96 38H732"/><circle class="ring" cx="732" cy="38" r="4"/>' in svg
+    assert re.findall(r'<text x="86" y="([\d.]+)" text-anchor="end">(\d)</text>', svg) == [("22", "8"), ("42", "7")]
+    assert svg.count('class="ring"') == 1
+
+
+@pytest.mark.parametrize(("count", "height", "named"), [(45, 936, 45), (75, 936, 75), (76, 936, 0), (300, 1536, 0)])
+def test_lines_of_many_tracks_stand_closer_and_without_names(count: int, height: float, named: int) -> None:
+    svg = by_track([row(k, float(k)) for k in range(count)], [])
+    assert f'viewBox="0 0 760 {height}"' in svg and svg.count('text-anchor="end"') == named
+
+
+def test_returns_over_time_are_lines_over_seconds() -> None:
+    svg = over_time([row(7, 100, [[0, 0], [10, 100]]), row(8, 50, [[0, 0], [5, 50]])], [])
+    assert 'viewBox="0 0 760 296"' in svg and 'aria-label="Return over time"' in svg
+    marks = re.findall(r'<text x="([\d.]+)" y="([\d.]+)" text-anchor="(\w+)">([^<]+)</text>', svg)
+    assert [mark for mark in marks if mark[2] == "middle"] == [
+        (f"{96 + 127.2 * k:g}", "286", "middle", f"{2 * k} s") for k in range(6)
+    ]
+    assert [mark for mark in marks if mark[2] == "end"] == [
+        ("86", f"{272 - 52 * k}", "end", f"{20 * k}") for k in range(6)
+    ]
+    assert re.findall(r'class="grid" d="M96 ([\d.]+)H744"', svg) == [f"{268 - 52 * k}" for k in range(6)]
+    lines = re.findall(r'class="(?:thin|mean)" d="M([^"]+)"', svg)
+    assert [len(line.split("L")) for line in lines] == [160] * 3
+    assert [line.split("L")[0] for line in lines] == ["96 268"] * 3
+    assert [line.split("L")[-1] for line in lines] == ["732 8", "732 138", "732 73"], "who has ended keeps its return"
+    less = over_time([row(7, 1, [[0, 0], [10, 100]])], [row(7, 1, [[0, 0], [10, 110]])])
+    assert re.findall(r'text-anchor="end">([^<]+)<', less) == ["-10", "-8", "-6", "-4", "-2", "0"]
+    assert 'class="mean-expert" d="M96 8H744"' in less
+    ahead = over_time([row(7, 1, [[0, 0], [10, 120]])], [row(7, 1, [[0, 0], [10, 110]])])
+    assert re.findall(r'text-anchor="end">([^<]+)<', ahead) == ["0", "+2", "+4", "+6", "+8", "+10"]
+
+
+def lengthened(step: NDArray[np.float64], **more: Any) -> Episode:
+    """A drive along a line of so many steps, with one picture for all of them."""
+    one, same = make_episode(7, 1), np.full(len(step), 3)
+    zeros = np.zeros(len(step))
+    columns = {name: zeros for name in ("steering", "throttle", "brake", "reward", "speed_mps", "y_m")}
+    values = {**columns, "t_s": 0.1 * step, "choice": same, "expert_choice": same, "expert_logits": None}
+    return replace(one, frames=list(one.frames) * len(step), **{**values, **more})
+
+
+def test_a_map_has_a_rule_a_start_and_the_shape_of_the_road() -> None:
+    flat = drive(x_m=np.linspace(0, 200, 100), y_m=np.zeros(100))
+    svg = drive_map(flat, 2.0, "x")
+    assert 'viewBox="0 0 300 190"' in svg
+    # 200 m are 272 pixels between the margins of 14.
+    assert re.findall(r'class="way" d="M([\d. ]+)L', svg) == ["14.0 95.0"] and "L286.0 95.0" in svg
+    assert '<circle class="start" cx="14.0" cy="95.0" r="3.5">' in svg
+    assert re.findall(r'class="rule" d="M4 186h([\d.]+)"/><text x="4" y="182" text-anchor="start">(\d+) m', svg) == [
+        ("68.0", "50")
+    ]
+    assert 'r="8"><title>2.0 s</title>' in svg
+    small = drive_map(drive(x_m=np.linspace(0, 1, 100), y_m=np.linspace(0, 1, 100)), 2.0, "x")
+    assert re.findall(r'class="rule" d="M4 186h([\d.]+)".*>(\d+) m', small) == [("81.0", "10")], "no road is so small"
+    step = np.arange(1200.0)
+    long = drive_map(lengthened(step, x_m=7.5 * step), 2.0, "x")
+    assert len(re.findall(r'class="way" d="M([^"]+)"', long)[0].split("L")) == 400
+
+
+def test_a_map_of_a_long_drive_shows_every_disagreement_and_of_a_drive_that_agrees_none() -> None:
+    step = np.arange(1200.0)
+    many = lengthened(step, x_m=step, expert_choice=np.where(step == 601, 1, 3))
+    assert re.findall(r'class="other" d="([^"]+)"', drive_map(many, 2.0, "x"))[0].count("M") == 1
+    assert 'class="other"' not in drive_map(drive(expert_choice=np.full(100, 3)), 2.0, "x")
+    assert 'class="way"' not in drive_map(drive(x_m=np.r_[1.0, np.full(99, np.nan)]), 2.0, "x")
+    assert 'class="way"' in drive_map(drive(x_m=np.r_[1.0, 2.0, np.full(98, np.nan)]), 2.0, "x")
+
+
+def test_who_steers_a_tenth_of_full_lock_otherwise_differs_and_an_unasked_expert_does_not() -> None:
+    steered = drive(4, steering=np.zeros(4), expert_steering=np.array([0.05, 0.1, -0.2, 0.0]))
+    assert list(differs(steered)) == [False, True, True, False]
+    asked = drive(4, choice=np.array([3, 3, -1, 0]), expert_choice=np.array([-1, 1, 1, 0]))
+    assert list(differs(asked)) == [False, True, False, False]
+    nothing = drive(3, choice=np.array([0, 0, 1]), expert_choice=np.array([0, 1, 0]))
+    assert list(differs(nothing)) == [False, True, True], "to do nothing is a choice too"
+
+
+def test_the_worst_second_of_a_drive_that_was_not_left_is_no_cut_one() -> None:
+    late = drive()
+    late.reward[-5:] = -9.0
+    assert worst_moment(late)[0] == pytest.approx(6.5), "half a second at the end is no second"
+    early = drive()
+    early.reward[35:45] = -9.0
+    assert worst_moment(early)[0] == pytest.approx(4.5), "the first four seconds are not judged"
+    assert worst_moment(replace(drive(), t_s=drive().t_s + 3.0))[0] == pytest.approx(9.5), "as seconds of the recording"
+    short = drive(20)
+    assert worst_moment(short) == (0.0, pytest.approx(20.0))
+
+
+def test_the_tiles_say_how_sure_the_numbers_are_and_compare_with_the_expert() -> None:
+    numbers = {"mean": 899.6, "std": 12.4, "interval95": (880.0, 910.0)}
+    share = {"value": 0.987, "interval95": (0.95, 0.999)}
+    metrics = {
+        "return": numbers, "expert_return": {"mean": 912.0, "std": None, "interval95": None}, "expert_fraction": share,
+        "decision_ms_median": 1.04, "decision_ms_p99": 2.26, "expert_agreement": 0.876, "finished_laps": 1,
+        "progress": 0.5, "episodes": [{}] * 3,
+    }  # fmt: skip
+    shown = re.findall(r"<b>(.*?)</b><span>(.*?)<br>(.*?)</span>", tiles(metrics))
+    assert shown == [
+        ("900 ± 12", "mean return", "95 %: 880 to 910"),
+        ("98.7%", "of the expert&#x27;s return", "95 %: 95.0% to 99.9%"),
+        ("912", "mean return of the expert", ""),
+        ("1 of 3", "drives with a finished lap", ""),
+        ("50.0%", "of a lap driven, on average", ""),
+        ("1.0 ms", "median decision", "slowest 1 % of an episode: 2.3 ms"),
+        ("87.6%", "same action as the expert riding along", ""),
+    ]
+
+
+def test_safety_stops_are_listed_and_an_axis_that_does_not_begin_at_nothing_is_named() -> None:
+    rows = [{**row(7, 900.0), "failure": None}, {**row(8, 920.0), "failure": "not <finite>"}]
+    assert failures(rows[:1]) == "" and "Safety stops: 1</h2><ul><li>track 8: not &lt;finite&gt;</li>" in failures(rows)
+    assert "The axis begins at 900" in axis_note(rows, []) and axis_note([row(7, 0.0), row(8, 9.0)], []) == ""
+    assert axis_note([row(7, -5.0), row(8, 9.0)], []) == ""
+
+
+def test_a_table_has_a_line_for_each_episode_with_its_expert() -> None:
+    more = {
+        "progress": 0.5,
+        "simulated_s": 9.04,
+        "mean_speed_mps": 7.25,
+        "wheels_off": 0.125,
+        "decision_ms_median": 1.0,
+    }
+    html = table([row(7, 10.04, track="lake") | more], [row(7, 11.0, track="lake")])
+    assert re.findall(r"<td.*?>(.*?)</td>", html) == [
+        "lake 7", "10.0", "11.0", "50.0%", "9.0", "7.2", "12.5%", "1.0", "lap finished",
+    ]  # fmt: skip
+    assert re.findall(r'<t[dh] class="word">(.*?)<', html) == ["end", "lap finished"]
+    assert "expert" not in table([row(7, 10.0) | more], [])
+
+
+def test_numbers_of_each_track_stand_beside_those_of_the_expert() -> None:
+    numbers = {"autonomy": {"mean": 98.765, "interval95": (97.0, 99.5)}, "collisions": 3}
+    drove = {"laps_finished": {"count": 2, "interval95": None}}
+    metrics = {"tracks": {"lake": {**numbers, **drove}}, "expert_tracks": {"lake": {**numbers, **drove}}}
+    html = tracks(metrics)
+    assert re.findall(r"<th(?: [^>]*)?>(.*?)</th>", html) == ["", "lake", "lake, expert"]
+    assert re.findall(r"<td.*?>(.*?)</td>", html) == [
+        "autonomy", *["98.8 (97 to 99.5)"] * 2, "collisions", "3", "3", "laps finished", "2", "2",
+    ]  # fmt: skip
+    assert re.findall(r'<td class="word">(.*?)<', html) == ["autonomy", "collisions", "laps finished"]
+    assert tracks({}) == ""
 
 
 def test_an_interval_is_from_its_lower_end_to_its_upper() -> None:
