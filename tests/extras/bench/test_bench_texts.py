@@ -183,7 +183,8 @@ def test_a_cell_of_a_size_that_was_measured_costs_what_the_middle_one_of_them_to
     assert estimate(cell, rows) == 21 and estimate(cell, []) is None
     # Of another size the longest tells most: 8 epochs of 100 sequences, for 4 of 50.
     half = dataclasses.replace(cell, size=Size(4, 50))
-    assert estimate(half, [*rows, done("gru", 1.0, 3, 2.0, epochs=1)]) == pytest.approx(10 / 4 + 1)
+    short = done("gru", 1.0, 3, 2.0, epochs=1), done("gru", 1.0, 4, 2.0, train_sequences=1)
+    assert estimate(half, [*rows, *short]) == pytest.approx(10 / 4 + 1)
 
 
 # ---------------------------------------------------------------- the report
