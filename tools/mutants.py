@@ -112,14 +112,14 @@ def room_of(path: str) -> str:
 
 
 def tests_for(path: str) -> list[str]:
-    """Tests that must notice a change of ``path``: those of its own name, those that import it, all of its room."""
+    """Tests that must notice a change of ``path``: those of its own name, those that import it, all of its room; what is public."""
     folder = Path("tests") / Path(path).relative_to("nacdrive").parent
     own = [str(folder / f"test_{Path(path).name}")]
     room = str(Path("tests") / Path(room_of(path)).relative_to("nacdrive"))
     named = re.compile(rf"from {re.escape(module_of(path))} import|import {re.escape(module_of(path))}\b")
     files = sorted((ROOT / "tests").rglob("test_*.py"), key=lambda file: file.stat().st_size)
     importing = [str(file.relative_to(ROOT)) for file in files if named.search(file.read_text(encoding="utf-8"))]
-    asked = (*own, *FIRST.get(room_of(path), "").split(), *importing, room)
+    asked = (*own, *FIRST.get(room_of(path), "").split(), *importing, room, "tests/test_api.py")
     return [test for test in asked if (ROOT / test).exists()]
 
 

@@ -139,8 +139,15 @@ def test_options_reach_the_layers():
 
 def test_the_last_layer_shows_its_neurons():
     layer, (x, t) = stack_of(layer="nac-exact", window=50), sequence()
-    assert layer.neuron_states(x[:1], t[:1])["weights"].shape[0] == H
+    states = layer.neuron_states(x[:1], t[:1])
+    assert states["weights"].shape[0] == H
     assert layer.circuit()["groups"]["motor"] == 2
+    first, last = layer.blocks[0], layer.blocks[-1]
+    assert first is not last
+    seen = []
+    last.layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    layer(x[:1], t[:1])
+    torch.testing.assert_close(states["weights"], last.layer.neuron_states(seen[0], t[:1])["weights"])
 
 
 @pytest.mark.parametrize("option", [{"depth": 0}, {"expansion": -1.0}, {"dropout": 1.0}])

@@ -74,6 +74,17 @@ def test_pictures_are_classified_whatever_their_size_and_paper(shelf, tmp_path, 
     assert a.split(",")[1:] == b.split(",")[1:]
 
 
+def test_digits_of_mnist_are_compared_with_their_labels(shelf, tmp_path, capsys):
+    out = tmp_path / "out"
+    command = f"predict {shelf}/emnist --task emnist --model {shelf}/emnist.pt --most 12 --out {out}"
+    assert dispatch(command.split()) == 0
+    with (out / "classes.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    right = [row["digit"] == row["truth"] for row in rows]
+    assert len(rows) == 12 and {row["truth"] for row in rows} <= set("0123456789")
+    assert f"right: {100 * sum(right) / 12:.1f} % on average over 12" in capsys.readouterr().out
+
+
 def test_activities_of_a_recording_are_told_with_the_share_that_is_right(shelf, tmp_path, capsys):
     place, out = shelf / "par/readings.txt", tmp_path
     arguments = ["predict", str(place), "--task", "par", "--model", str(shelf / "par.pt"), "--out", str(out)]

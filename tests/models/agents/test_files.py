@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from nacdrive.common.errors import UserError
+from nacdrive.models.agents.nature import NatureNet
 from nacdrive.models.agents.network import PolicyNet, load_policy, save_policy
+from nacdrive.models.agents.view import View
 from tests.helpers.expert_cases import ABOUT
 
 
@@ -22,6 +24,13 @@ def test_saved_policy_comes_back_with_equal_scores(tmp_path: Path) -> None:
 
 def test_network_has_154k_parameters_with_its_critic() -> None:
     assert sum(p.numel() for p in PolicyNet().parameters()) + 257 == 154_454
+
+
+def test_the_network_of_nature_has_its_published_sizes() -> None:
+    """Mnih et al. 2015: 32 8x8/4, 64 4x4/2, 64 3x3/1, 512 of 84 x 84 x 4; here two dense layers behind it."""
+    net = NatureNet(View(frames=4, height=84, width=84), 5, hidden=(64, 32))
+    shapes = [tuple(p.shape) for name, p in net.named_parameters() if name.endswith("weight")]
+    assert shapes == [(32, 4, 8, 8), (64, 32, 4, 4), (64, 64, 3, 3), (512, 3136), (64, 512), (32, 64), (5, 32)]
 
 
 @pytest.mark.parametrize("content", [b"", b"no policy", b"PK\x03\x04 damaged"])
