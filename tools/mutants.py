@@ -112,7 +112,7 @@ def room_of(path: str) -> str:
 
 
 def tests_for(path: str) -> list[str]:
-    """Tests that must notice a change of ``path``: those of its own name, those that import it, all of its room; what is public."""
+    """Tests that must notice a change of ``path``: of its own name, importing it, of its room, of the public names."""
     folder = Path("tests") / Path(path).relative_to("nacdrive").parent
     own = [str(folder / f"test_{Path(path).name}")]
     room = str(Path("tests") / Path(room_of(path)).relative_to("nacdrive"))

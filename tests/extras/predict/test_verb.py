@@ -14,7 +14,9 @@ from PIL import Image
 
 from nacdrive.cli.main import dispatch
 from nacdrive.common.errors import UserError
+from nacdrive.datasets.mnist import Mnist
 from nacdrive.extras.bearings.life import span
+from nacdrive.extras.predict import predictions
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Size
 from tests.helpers.nightly import daily
@@ -74,14 +76,19 @@ def test_pictures_are_classified_whatever_their_size_and_paper(shelf, tmp_path, 
     assert a.split(",")[1:] == b.split(",")[1:]
 
 
-def test_digits_of_mnist_are_compared_with_their_labels(shelf, tmp_path, capsys):
-    out = tmp_path / "out"
-    command = f"predict {shelf}/emnist --task emnist --model {shelf}/emnist.pt --most 12 --out {out}"
+def test_digits_of_mnist_are_compared_with_their_labels(shelf, tmp_path, capsys, monkeypatch):
+    digits = np.load(shelf / "emnist" / "digits.npz")
+    images, labels = (digits[name][:20] for name in ("images", "labels"))
+    monkeypatch.setattr(predictions, "load_mnist", lambda _: Mnist(images, labels, images, labels))
+    folder, out = tmp_path / "mnist", tmp_path / "out"
+    folder.mkdir()
+    (folder / "t10k-images-idx3-ubyte").touch()
+    command = f"predict {folder} --task emnist --model {shelf}/emnist.pt --most 12 --out {out}"
     assert dispatch(command.split()) == 0
     with (out / "classes.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     right = [row["digit"] == row["truth"] for row in rows]
-    assert len(rows) == 12 and {row["truth"] for row in rows} <= set("0123456789")
+    assert len(rows) == 12 and [row["truth"] for row in rows] == [str(label) for label in labels[:12]]
     assert f"right: {100 * sum(right) / 12:.1f} % on average over 12" in capsys.readouterr().out
 
 
