@@ -21,7 +21,7 @@ from nacdrive.envs.camera_noise import Camera, CameraNoise
 from nacdrive.envs.carracing.env import Station
 from nacdrive.envs.carracing.tyres import FULL_LOCK
 from nacdrive.extras.arena import contestant as contestants
-from nacdrive.extras.arena.arena import LEAD_S, Arena, _Clock
+from nacdrive.extras.arena.arena import LEAD_S, Arena, _Clock, _Lane
 from nacdrive.extras.arena.contestant import Abandon, Begin, Contestant, Ended, Go, Ready
 from nacdrive.extras.arena.standings import ending_text, ranking, totals, totals_table, track_table
 from nacdrive.rollout.drive import Drive
@@ -274,3 +274,118 @@ def test_totals_are_paired_by_track_and_say_when_nothing_is_shown() -> None:
     assert "no difference shown" not in totals_table([a, b])
     alike = totals([{"a": row(), "b": row(episode_return=900.0 + 10 * (-1) ** k)} for k in range(4)])
     assert "no difference shown" in totals_table(alike)
+
+
+def test_a_ranking_is_a_table_of_seconds_shares_and_endings() -> None:
+    rows = {
+        "nac": row(simulated_s=17.04, episode_return=912.54, grass_share=0.006, interventions=1),
+        "ppo": row(finished_lap=False, tiles_visited=0.4, failure="not finite", late_decisions=3),
+    }
+    best, last = ranking(rows)
+    assert last == {
+        "rank": 2, "name": "ppo", "ending": "not finite", "finished": False, "time_s": 18.0, "progress": 0.4,
+        "episode_return": 900.0, "off_road": 0.0, "interventions": None, "late_decisions": 3,
+    }  # fmt: skip
+    assert track_table([best, {**last, "name": "a longer name"}]).splitlines() == [
+        "                       time   of the road    return   off the road",
+        "  1. nac             17.0 s       100.0%     912.5         0.6%   lap finished, 1 intervention",
+        "  2. a longer name   18.0 s        40.0%     900.0         0.0%   not finite",
+    ]
+
+
+def test_a_lap_that_a_safety_stop_ended_is_no_finished_one_and_fewer_interventions_beat_time() -> None:
+    rows = {
+        "helped": row(simulated_s=10.0, interventions=1),
+        "alone": row(simulated_s=19.0, interventions=0),
+        "stopped": row(simulated_s=5.0, failure="not finite"),
+    }
+    assert [entry["name"] for entry in ranking(rows)] == ["alone", "helped", "stopped"]
+    apart = ranking({"a": row(simulated_s=17.0), "b": row(simulated_s=17.0 + 1e-10), "c": row(simulated_s=17.001)})
+    assert [entry["rank"] for entry in apart] == [1, 1, 3]
+
+
+def test_of_several_tracks_the_best_the_finished_and_the_grass_are_counted() -> None:
+    tracks = [
+        {"a": row(grass_share=0.1), "b": row(simulated_s=17.0, grass_share=0.2)},
+        {"a": row(grass_share=0.2), "b": row(finished_lap=False, grass_share=0.4)},
+        {"a": row(), "b": row()},
+    ]
+    a, b = totals(tracks)
+    assert (a["wins"], a["finished"], a["tracks"], a["off_road"]) == (2, 3, 3, pytest.approx(0.1))
+    assert (b["wins"], b["finished"], b["tracks"], b["off_road"]) == (2, 2, 3, pytest.approx(0.2))
+    assert totals([]) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "interval", "text"),
+    [
+        (-9.5, (-10.0, -9.0), "-9.5 (-10.0 to -9.0)"),
+        (9.5, (0.5, 20.0), "+9.5 (+0.5 to +20.0)"),
+        (9.5, (0.0, 20.0), "+9.5 (+0.0 to +20.0): no difference shown"),
+        (-9.5, (-20.0, 0.0), "-9.5 (-20.0 to +0.0): no difference shown"),
+        (3.0, None, "+3.0 (one track says nothing of others)"),
+    ],
+)
+def test_a_difference_is_shown_only_where_its_interval_leaves_out_nothing(
+    value: float, interval: tuple[float, float] | None, text: str
+) -> None:
+    first = {"name": "nac", "tracks": 2, "wins": 1, "finished": 2, "return": {"mean": 900.0}, "difference": None}
+    other = {**first, "name": "ppo 2", "wins": 0, "difference": {"value": value, "interval95": interval}}
+    assert totals_table([first, other]).splitlines() == [
+        "2 tracks; difference of the return to nac, paired by track, 95 % interval:",
+        "  nac    best on 1, laps finished 2, return   900.0, the others are compared with it",
+        f"  ppo 2  best on 0, laps finished 2, return   900.0, {text}",
+    ]
+
+
+def clock(now: list[float], **how: bool) -> _Clock:
+    """Of an arena of two whose decisions are 0.1 s apart, and where the wall's clock is ``now``."""
+    arena = Arena([contestant("a"), contestant("b")], clock=lambda: now[0])
+    arena._lanes = [_Lane(one, None, step_s=0.1) for one in arena.contestants]  # type: ignore[arg-type]
+    return _Clock(arena, **{"realtime": True, "together": True, **how})
+
+
+def test_in_real_time_permission_grows_with_the_wall_and_lost_time_is_not_caught_up() -> None:
+    now = [100.0]
+    race = clock(now)
+    lanes = race._arena._lanes
+
+    def granted() -> float:
+        order = race.order(lanes)
+        assert order is not None
+        race.granted_s = max(race.granted_s, order.until_s)
+        return race.granted_s
+
+    assert granted() == pytest.approx(1e-6), "the first decision needs no waiting"
+    now[0] += 0.3
+    assert granted() == pytest.approx(0.3)
+    now[0] += 0.04
+    assert granted() == pytest.approx(0.3), "less than half a decision is no message"
+    now[0] += 0.02
+    assert granted() == pytest.approx(0.36)
+    now[0] += 60.0
+    assert granted() == pytest.approx(0.1 + LEAD_S), "nobody is further ahead of the slowest"
+    for lane in lanes:
+        lane.t_s = 0.5
+    now[0] += 0.1
+    assert granted() == pytest.approx(0.7), "and the minute is not caught up"
+
+
+def test_without_an_audience_everybody_drives_as_fast_as_it_can() -> None:
+    race = clock([0.0], together=False)
+    order = race.order(race._arena._lanes)
+    assert order is not None and order.until_s == math.inf and order.noise == race._arena.noise
+
+
+def test_nothing_is_permitted_in_a_pause_and_keys_come_with_the_next_permission() -> None:
+    race = clock([0.0], realtime=False)
+    control = race._arena.control = HumanControl()
+    lanes = race._arena._lanes
+    race._arena.watched = lambda: True
+    control.pause()
+    waiting = race.order(lanes)
+    assert waiting is not None and waiting.until_s == 0.0 and not waiting.events and not waiting.watched
+    control.resume()
+    order = race.order(lanes)
+    assert order is not None and order.until_s == pytest.approx(0.1 + LEAD_S)
+    assert order.watched and order.keys == frozenset() and order.axes is None

@@ -134,6 +134,22 @@ def test_what_no_slider_can_say_ends_the_connection(camera: dict[str, Any]) -> N
     assert wished == []
 
 
+@pytest.mark.parametrize(
+    "camera",
+    [{name: end for name, (_, *ends) in CAMERA.items() if (end := ends[k]) is not None} for k in (0, 1)]
+    + [{"brightness": 1}],
+    ids=str,
+)
+def test_a_slider_may_stand_at_both_of_its_ends(camera: dict[str, Any]) -> None:
+    wished: list[CameraNoise] = []
+    card = ArenaCard(wished.append)
+    assert handle_command(HumanControl(), 1, json.dumps({"camera": camera}), card.commands)
+    assert wished == [CameraNoise(**camera)]
+    assert {name: type(value) for name, value in (camera_of(camera) or {}).items()} == {
+        name: CAMERA[name][0] for name in camera
+    }
+
+
 def test_in_a_drive_there_is_no_camera_to_set() -> None:
     assert not handle_command(HumanControl(), 1, json.dumps({"camera": {"noise": 0.1}}))
 

@@ -23,6 +23,10 @@ TWO = ("tests.helpers.arena_drivers:Straight", "geometric")
     [
         ({"models": ("nac_steady.pt",)}, "2 to 6 contestants, and there is 1"),
         ({"drivers": TWO * 4}, "there are 8"),
+        ({"drivers": TWO[:1]}, "and there is 1: name them"),
+        ({"drivers": TWO * 3, "person": True, "allow_control": True}, "and there are 7: name them"),
+        ({"drivers": TWO, "top_speed": 0.5, "person": True, "allow_control": True}, "--top-speed is 0.5"),
+        ({"drivers": TWO, "head_start": 61.0, "person": True, "allow_control": True}, "--head-start is 61"),
         ({"env": "udacity", "drivers": TWO}, "give --env udacity-track"),
         ({"drivers": TWO, "laps": 2.0}, "--laps is for udacity-track"),
         ({"drivers": TWO, "person": True}, "add --allow-control"),
@@ -48,6 +52,34 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(options: dict[str, Any], s
 def test_without_names_the_shipped_policy_meets_the_expert_and_namesakes_are_told_apart() -> None:
     assert ArenaConfig().names == ["nac_steady", "ppo"]
     assert ArenaConfig(models=("a.pt", "b/a.pt"), drivers=("m:Own",)).names == ["a (1)", "a (2)", "Own"]
+
+
+def test_six_may_drive_and_a_ghost_and_a_person_are_among_them() -> None:
+    config = ArenaConfig(drivers=TWO * 2, ghost=SAMPLE, person=True, allow_control=True)
+    assert config.names == ["Straight (1)", "geometric (1)", "Straight (2)", "geometric (2)", "ghost", "person"]
+    assert ArenaConfig(drivers=TWO[:1], person=True, allow_control=True).names == ["Straight", "person"]
+    assert ArenaConfig(drivers=("a/mine.onnx", "b/b.py:Two")).names == ["mine", "Two"]
+    assert (config.seed, config.episodes, config.head_start, config.top_speed) == (4_000_000, 1, 0.0, None)
+    limits: dict[str, Any] = {"drivers": TWO, "person": True, "allow_control": True}
+    for options in ({"top_speed": 1.0, "head_start": 60.0}, {"top_speed": 100.0, "head_start": 0.0}):
+        assert ArenaConfig(**limits, **options).top_speed == options["top_speed"]
+
+
+def test_a_result_lies_in_a_folder_of_the_track_and_of_those_who_drive() -> None:
+    config = ArenaConfig(drivers=TWO, env="udacity-track", track="random:3")
+    assert config.folder == Path("runs/arena-udacity-random-3-Straight-geometric")
+    assert ArenaConfig(drivers=TWO * 2).folder.name == (
+        "arena-carracing-Straight--1--geometric--1--Straight--2--geometric--2-"
+    )
+    assert ArenaConfig(drivers=TWO, out=Path("mine")).folder == Path("mine")
+
+
+def test_each_episode_has_the_next_seed_and_its_track() -> None:
+    assert ArenaConfig(drivers=TWO, episodes=3, seed=7).courses == [(7, ""), (8, ""), (9, "")]
+    assert ArenaConfig(drivers=TWO, env="udacity-track", track="lake", seed=7).courses == [(7, "lake")]
+    ghost: dict[str, Any] = {"drivers": TWO[:1], "ghost": SAMPLE}
+    with pytest.raises(UserError, match="--ghost has 1 from there on"):
+        _ = ArenaConfig(**ghost, seed=3000002, episodes=2).courses
 
 
 def test_a_person_has_a_minute_and_all_others_the_top_speed() -> None:
