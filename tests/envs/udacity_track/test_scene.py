@@ -69,4 +69,5 @@ def test_a_known_road_is_built_as_it_was(name: str) -> None:
 
 
 if __name__ == "__main__":
-    KNOWN.write_text(json.dumps({name: parts(name) for name in ROADS}, indent=0) + "\n")
+    lines = [f'"{name}": {json.dumps(parts(name))}'.replace("], ", "],\n ") for name in ROADS]
+    KNOWN.write_text("{" + ",\n".join(lines) + "}\n")
