@@ -375,7 +375,8 @@ def test_a_layers_time_stands_in_milliseconds_beside_the_papers() -> None:
 
 
 def test_a_pass_takes_as_long_as_it_takes() -> None:
-    assert 0.01 <= timed(lambda: time.sleep(0.01), "cpu") < 1
+    began = time.perf_counter()
+    assert 0.01 <= timed(lambda: time.sleep(0.01), "cpu") <= time.perf_counter() - began
 
 
 # ---------------------------------------------------------------- options and cells
