@@ -207,6 +207,13 @@ def test_any_layer_takes_what_nac_lag_has_beside_its_circuit(name):
     assert (f"feels {lags} itself" if lags else "cannot take lags") in registry.row_note(f"{name}-lag")
 
 
+def test_a_layer_of_ones_own_has_its_name_for_itself(monkeypatch):
+    monkeypatch.setattr(registry.LAYERS, "_registered", {})
+    assert registry.of_lag("gru-lag") == "gru"
+    layers.register("gru-lag", "nacdrive.layers.rnn:GRULayer")
+    assert registry.of_lag("gru-lag") is None
+
+
 def test_a_layer_with_the_options_of_another_is_known_by_its_name_alone():
     assert layers.build("nac-gated-lag", D, H, 4, topk=3).blocks[0].layer.nac.topk == 3
     assert registry.of_lag("nac-lag") is registry.of_lag("gru") is registry.of_lag("mine:Layer-lag") is None

@@ -282,6 +282,25 @@ def test_the_last_words_of_a_drive_reach_the_viewer_before_the_goodbye() -> None
     assert any(row[COLUMNS.index("step")] == 1 for said in heard if "lanes" in said for row in said["lanes"][0]["rows"])
 
 
+def test_a_server_that_stops_waits_for_who_still_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nacdrive.web.server.GOODBYE_S", 120.0)
+    server, watching, left = LiveServer(port=0), threading.Event(), threading.Event()
+
+    def watch() -> None:
+        with server._state.viewer():
+            watching.set()
+            with server._state._changed:
+                server._state._changed.wait_for(lambda: server._state.closed)
+            time.sleep(0.3)
+            left.set()
+
+    threading.Thread(target=watch, daemon=True).start()
+    watching.wait()
+    server.start()
+    server.stop()
+    assert left.is_set()
+
+
 def test_how_sure_a_decision_is_stands_in_its_row() -> None:
     scores = np.array([0.0, 1.0, -2.0], dtype=np.float32)
     assert sureness(Action(0.0, 0.0, 0.0, 1, scores)) == pytest.approx(np.exp(1) / np.exp(scores).sum())

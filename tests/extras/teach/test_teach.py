@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import shlex
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -248,6 +249,43 @@ def test_on_the_wire_a_new_network_takes_over_while_the_car_stands_or_on_request
     card._weights = other
     card.listen(replace(tick_of(4, 7), speed_mps=9.0))
     assert card._weights is other, "who presses twice has asked for one network"
+
+
+def test_the_page_shows_what_goes_on_and_what_can_be_asked(card: TeachCard) -> None:
+    shown: dict[str, Any] = {}
+    card.page = SimpleNamespace(set=lambda teach: shown.update(teach), note=lambda text: None)  # type: ignore[assignment]
+
+    def state() -> tuple[bool, str, float | None, set[str]]:
+        card._show()
+        return shown["begun"], shown["text"], shown["share"], {what for what, may in shown["can"].items() if may}
+
+    begun, text, share, can = state()
+    assert not begun and text.startswith("Teach it: ") and share is None and not can and not shown["taught"]
+    card._thread = threading.current_thread()
+    card._job, card._share = Job(0, Path(), (), ()), 0.25
+    assert state() == (True, "Reading the old laps. You may take the wheel already.", None, set())
+    card._job = None
+    assert state()[:2] == (True, "Take the wheel where it goes wrong, and hand back when it is well again.")
+    card.teaching.rounds.append(Round("lesson-1", ("a", "b"), (0.5, 0.75), (0.875, 0.875)))
+    result = "2 corrections in 1 round, agreement with you 50 → 75 %, the old laps unchanged at 88 %: "
+    result += f"{card.teaching.model}."
+    assert state() == (True, result, None, {"undo", "keep", "drop"}) and shown["taught"]
+    card._job = Job(2, Path(), (Path("c"),), ())
+    assert state() == (True, f"{result} Learning round 2 from 1 correction ...", 0.25, {"keep"})
+    card._job, card._weights, card.standing = None, {}, True
+    _, text, _, can = state()
+    assert text == f"{result} The new network takes over when the car stands." and can == {
+        "undo",
+        "keep",
+        "drop",
+        "now",
+    }
+    card.standing, card._ended = False, "keep"
+    assert state() == (False, f"Kept. {result}", None, {"drop"})
+    card._ended = "drop"
+    begun, text, _, can = state()
+    assert not begun and text.startswith("Dropped: the policy of before drives.") and not can
+    card._thread = None
 
 
 @pytest.mark.parametrize("wish", ["undo", "drop"])
