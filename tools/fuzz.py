@@ -243,7 +243,7 @@ def damage(data: bytes, rng: random.Random) -> bytes:
     return data[:start] + rng.choice(words) + data[min(ends, default=start) :]
 
 
-def damaged_files(count: int, rng: random.Random, folder: Path) -> list[tuple[str, str, str]]:
+def damaged_files(count: int, rng: random.Random, folder: Path, limit_s: int) -> list[tuple[str, str, str]]:
     """Open so many damaged files with every command that takes them: (line, outcome, traceback)."""
     sound = folder.with_name("sound")
     shutil.copytree(folder, sound)
@@ -258,7 +258,7 @@ def damaged_files(count: int, rng: random.Random, folder: Path) -> list[tuple[st
         kept = hashlib.sha256(path.read_bytes()).hexdigest()
         line = rng.choice(OPENED[name]).replace("{}", name)
         overwrite = "--out" in line and "--resume" not in line
-        outcome, text = run([*line.split(), "--overwrite"] if overwrite else line.split(), folder)
+        outcome, text = run([*line.split(), "--overwrite"] if overwrite else line.split(), folder, limit_s)
         changed = not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != kept
         if changed and place not in RESUMED:
             outcome, text = "changed", f"{line}: {name}"
@@ -300,11 +300,12 @@ def main() -> int:
     parser.add_argument("--files", type=int, default=500)
     parser.add_argument("--lines", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--limit-s", type=int, default=LIMIT_S, help="a command that takes longer is not judged")
     given = parser.parse_args()
-    return report(*fuzz(given.files, given.lines, given.seed))
+    return report(*fuzz(given.files, given.lines, given.seed, given.limit_s))
 
 
-def fuzz(files: int, lines: int, seed: int) -> tuple[Counter[str], list[str]]:
+def fuzz(files: int, lines: int, seed: int, limit_s: int = LIMIT_S) -> tuple[Counter[str], list[str]]:
     """Counts of the outcomes, and what to say of each that should not be."""
     os.environ |= {"OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
     for name in PRELOAD:
@@ -327,10 +328,10 @@ def fuzz(files: int, lines: int, seed: int) -> tuple[Counter[str], list[str]]:
         results: list[tuple[str, str, str]] = []
         if files:
             make(folder)
-            results = damaged_files(files, rng, folder)
+            results = damaged_files(files, rng, folder, limit_s)
         before = fingerprint(folder)
         for line in random_lines(lines, rng):
-            outcome, text = run(line, folder)
+            outcome, text = run(line, folder, limit_s)
             if (after := fingerprint(folder)) != before:
                 changed = [name for name, sum_ in after.items() if sum_ != before[name]]
                 outcome, text = "changed", f"{line}: {changed}"
