@@ -56,3 +56,7 @@ class QuietHandler(WSGIRequestHandler):
 
     def log(self, type: str, message: str, *args: Any) -> None:
         """Say nothing."""
+
+    def connection_dropped(self, error: BaseException, environ: Any = None) -> None:
+        """What still comes after a WebSocket has ended, such as a farewell, is no request to be answered."""
+        self.close_connection = True

@@ -156,10 +156,6 @@ class PageHandler(QuietHandler):
         self.server.waiting.pop(self.connection, None)
         super().run_wsgi()
 
-    def connection_dropped(self, error: BaseException, environ: Any = None) -> None:
-        """What still comes after a WebSocket has ended, a browser's farewell, is no request to be answered."""
-        self.close_connection = True
-
 
 class PageServer(ThreadedWSGIServer):
     """Werkzeug's server with a thread for each connection, of which there is a bounded number.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import socket
 import threading
@@ -159,14 +158,8 @@ class DeadlineReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        try:
-            self._connection.settimeout(max(1e-3, self.until_s - time.monotonic()))
-            return self._connection.recv_into(buffer)
-        except OSError as error:
-            if error.errno == errno.EBADF:
-                # A websocket that has ended, and was closed by who served it: there is no further request.
-                return 0
-            raise
+        self._connection.settimeout(max(1e-3, self.until_s - time.monotonic()))
+        return self._connection.recv_into(buffer)
 
 
 class Eventlet:

@@ -326,6 +326,21 @@ def test_no_line_is_long_and_malformed_requests_print_nothing(driven, lines, cap
     assert capfd.readouterr().err == ""
 
 
+def test_what_comes_on_a_connection_that_was_upgraded_is_no_request(driven, capfd) -> None:
+    port = driven().env.port
+    for _ in range(5):
+        with socket.create_connection(("127.0.0.1", port), 120) as raw:
+            # The line lies in the reader of requests until the websocket has ended.
+            raw.sendall(HANDSHAKE.format(host="localhost", more="").encode() + b"\x16\x03\x01\r\n\r\n")
+            assert raw.recv(1 << 16).startswith(b"HTTP/1.1 101")
+            raw.sendall(b"\x88\x82\x00\x00\x00\x00\x03\xe8")
+            with suppress(ConnectionError):
+                while raw.recv(1 << 16):
+                    pass
+    answer_to(port, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert capfd.readouterr().err == ""
+
+
 def test_a_client_that_goes_is_not_called_the_simulator(driven, lines) -> None:
     loop = driven()
     with socketio.SimpleClient() as client:
