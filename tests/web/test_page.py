@@ -575,7 +575,7 @@ def test_a_moment_is_held_and_stepped_through_while_the_car_drives_on(open_page:
             until(page, f"document.getElementById('step').textContent === '{held}'")
             page.click("#history >> text=Back to live")
             until(page, f"Number(document.getElementById('step').textContent) > {held + 8}")
-            assert text(page, "#state") == "Live"
+            until(page, "document.getElementById('state').textContent === 'Live'")
         assert page.faults == []
 
 

@@ -256,5 +256,5 @@ def test_a_server_that_died_stops_the_replay_and_is_waited_for(open_page: Callab
     assert faults == [], "no promise is left alone with its failure"
     with ReplayServer(EpisodeCache([long]), port=server.port):
         until(page, "document.getElementById('step').textContent === '399'")
-        assert text(page, "#state") == "Paused"
+        until(page, "document.getElementById('state').textContent === 'Paused'")
         assert page.get_attribute("#state", "data-state") == "paused"

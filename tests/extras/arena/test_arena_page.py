@@ -147,7 +147,7 @@ def test_the_end_says_who_was_best_and_nothing_sticks_out(open_page: Callable[..
     page.wait_for_selector("#ranking")
     for part in ("exact", "17.50 s", "912.5", "left the field", "+210.0 (−40.0 to +460.0): none shown", "Track 702"):
         assert part in text(page, "#ranking-body")
-    assert text(page, "#state") == "Track over"
+    until(page, "document.getElementById('state').textContent === 'Track over'")
     page.click("#ranking-body button")
     link = page.evaluate("location.hash")
     assert link == "#ep=1&t=17.50&seed=701&result=exact,17.50,100;steady,9.00,40"

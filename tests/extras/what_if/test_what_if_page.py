@@ -224,7 +224,7 @@ def test_in_a_live_drive_asking_holds_and_going_back_lets_go(open_page: Callable
         shows(page, drive()[19])
         press(page, ".ask")
         until(page, ANSWERED.format("It "), timeout_s=LONG_S)
-        assert text(page, "#state") == "Held"
+        until(page, "document.getElementById('state').textContent === 'Held'")
         held = text(page, "#step")
         for tick in drive()[20:30]:
             server.publish(tick)
