@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -72,7 +73,7 @@ def test_the_keyboard_alone_picks_a_place_and_lets_it_go(open_page: Callable[...
         page = open_page(server.url)
         drive(server, 41, why=WHY)
         until(page, f"{LINES}[0]?.startsWith('60 m')")
-        assert text(page, ".lane .reason") == WHY["sentence"]
+        until(page, f"document.querySelector('.lane .reason').textContent === {json.dumps(WHY['sentence'])}")
         assert page.locator(".lane:first-child .parts li").all_text_contents() == [
             f"{bar['name']}{bar['text']}" for bar in WHY["bars"]
         ]
@@ -87,8 +88,8 @@ def test_the_keyboard_alone_picks_a_place_and_lets_it_go(open_page: Callable[...
         until(page, f"{LINES}[1]?.startsWith('8 m') || {LINES}[1]?.startsWith('9 m')")
         assert "exact" in str(page.get_attribute("#strips", "aria-valuetext"))
         server.arena.tick(0, arena_tick(41))
-        page.wait_for_timeout(200)
-        assert "kept" in text(page, "#lanes-note"), "what a person has picked stays while they drive on"
+        # What a person has picked stays while they drive on.
+        until(page, "document.getElementById('lanes-note').textContent.includes('kept')")
         page.keyboard.press("Escape")
         until(page, "document.getElementById('lanes-note').textContent === 'all at 60 m'")
 
