@@ -30,15 +30,15 @@ def offsets(strength: float, speed: float, steps: int = 6000, step_s: float = 0.
 
 
 def test_a_wheel_trembles_and_is_kicked_every_three_seconds_for_less_than_a_second() -> None:
-    found = offsets(1.0, 10.0)
-    kicked = np.abs(found) > 0.2
+    added = offsets(1.0, 10.0)
+    kicked = np.abs(added) > 0.2
     begins = np.flatnonzero(np.diff(kicked.astype(int)) == 1)
     # 300 s; the smallest kicks drown in what trembles.
     assert 40 < len(begins) < 110
     # Between kicks: autoregressive, 0.6 * 0.04 / sqrt(1 - 0.8^2) = 0.04.
-    assert 0.03 < np.median(np.abs(found)) * 1.48 < 0.09
-    assert np.abs(found).max() < 0.8 + 0.2
-    np.testing.assert_allclose(offsets(0.5, 10.0), found / 2)
+    assert 0.03 < np.median(np.abs(added)) * 1.48 < 0.09
+    assert np.abs(added).max() < 0.8 + 0.2
+    np.testing.assert_allclose(offsets(0.5, 10.0), added / 2)
     assert (offsets(0.0, 10.0) == 0).all()
 
 

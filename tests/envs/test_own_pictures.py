@@ -78,8 +78,8 @@ def test_an_episode_is_over_after_the_most_frames() -> None:
     ],
 )
 def test_steering_and_pedals_are_scaled_to_what_the_environment_takes(space: Any, action: Action, native: Any) -> None:
-    found = GymEnv(Room(space), "own:room").native_action(action)
-    assert found.dtype == space.dtype and found.tolist() == pytest.approx(native)
+    passed_on = GymEnv(Room(space), "own:room").native_action(action)
+    assert passed_on.dtype == space.dtype and passed_on.tolist() == pytest.approx(native)
 
 
 @pytest.mark.parametrize(

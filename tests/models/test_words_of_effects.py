@@ -28,8 +28,8 @@ def test_a_wheel_and_a_pedal_have_a_side_unless_they_are_nearly_nothing() -> Non
 
 
 def test_shares_of_scores_sum_to_one_however_large_they_are() -> None:
-    found = softmax(np.array([[1e4, 1e4 + np.log(3)], [0.0, 0.0]]))
-    np.testing.assert_allclose(found, [[0.25, 0.75], [0.5, 0.5]], rtol=1e-6)
+    shares = softmax(np.array([[1e4, 1e4 + np.log(3)], [0.0, 0.0]]))
+    np.testing.assert_allclose(shares, [[0.25, 0.75], [0.5, 0.5]], rtol=1e-6)
 
 
 def test_a_movement_names_the_choice_or_its_number() -> None:

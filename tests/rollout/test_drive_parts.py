@@ -110,14 +110,15 @@ def test_who_taught_a_policy_rides_along_where_the_environment_knows_him() -> No
 
 
 def test_a_policy_of_official_pictures_is_warned_of_others() -> None:
-    def said(renderer: str | None, learnt: str | None) -> int:
+    def warning_count(renderer: str | None, learnt: str | None) -> int:
         policy: Any = SimpleNamespace(name="p", meta={} if learnt is None else {"renderer": learnt})
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             warn_of_pixels(policy, renderer)
         return len(caught)
 
-    assert [said("fast", None), said("fast", "fast"), said("official", None), said(None, None)] == [1, 0, 0, 0]
+    pairs = [("fast", None), ("fast", "fast"), ("official", None), (None, None)]
+    assert [warning_count(renderer, learnt) for renderer, learnt in pairs] == [1, 0, 0, 0]
 
 
 def test_a_drive_is_as_usual_unless_told_otherwise_and_comes_back_from_its_file() -> None:

@@ -107,8 +107,8 @@ def test_errors_of_control_are_of_what_the_network_gives_and_clipped_where_they_
     assert task.score("imitation", [torch.tensor([[2.0, 0.0]])], [sample]) == {"error": 0.75}
     assert task.class_weights([sample], 1.0).tolist() == [1]
     chosen = Sample("b", {"target": torch.tensor([1, -1, 0]), "teacher": torch.zeros(3, 2), "t": torch.zeros(3)})
-    found = task.score("imitation", [torch.tensor([[0.0, 1.0], [0.0, 1.0], [0.0, 1.0]])], [chosen])
-    assert found == {"error": 0.5}
+    scores = task.score("imitation", [torch.tensor([[0.0, 1.0], [0.0, 1.0], [0.0, 1.0]])], [chosen])
+    assert scores == {"error": 0.5}
 
 
 # ---------------------------------------------------------------- pictures
@@ -180,17 +180,17 @@ def test_steps_without_a_truth_without_a_score_or_beside_the_sequence_count_nowh
         Sample("b", {"x": torch.zeros(1, 1), "t": torch.zeros(1), "target": torch.tensor([6.0])}),
     ]
     assert task.learnt_targets(samples).tolist() == [1, 5, 6]
-    found = task.references("own", samples, samples)
-    assert [y.flatten().tolist() for y in found["mean of the training part"]] == [[4, 4, 4], [4]]
-    assert task.score("own", found["always 0"], samples) == pytest.approx({"rmse": (62 / 3) ** 0.5, "mae": 4})
+    references = task.references("own", samples, samples)
+    assert [y.flatten().tolist() for y in references["mean of the training part"]] == [[4, 4, 4], [4]]
+    assert task.score("own", references["always 0"], samples) == pytest.approx({"rmse": (62 / 3) ** 0.5, "mae": 4})
 
 
 def test_the_most_frequent_class_is_what_a_model_must_beat() -> None:
     task = Classes()
     samples = [Sample("", {"x": torch.zeros(2, 1)}, {"target": torch.tensor(k)}) for k in (1, 2, 2, -1)]
-    found = task.references("own", samples, samples)["most frequent class"]
-    assert [y.tolist() for y in found] == [[0, 0, 1]] * 4
-    assert task.score("own", found, samples) == pytest.approx({"accuracy": 200 / 3})
+    majority = task.references("own", samples, samples)["most frequent class"]
+    assert [y.tolist() for y in majority] == [[0, 0, 1]] * 4
+    assert task.score("own", majority, samples) == pytest.approx({"accuracy": 200 / 3})
     batch = {"target": torch.tensor([1, -1, 2]), "padding": torch.zeros(3, 2, dtype=torch.bool)}
     right, count = task.measure(torch.eye(3)[[1, 1, 0]], batch)
     assert (int(right), int(count)) == (1, 2)

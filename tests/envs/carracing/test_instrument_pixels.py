@@ -24,8 +24,8 @@ from nacdrive.envs.carracing.sprites import as_shown, covered
     ],
 )
 def test_a_bar_covers_shares_of_pixels(low: float, high: float, first: int, shares: list[float]) -> None:
-    begin, found = covered(low, high, 10.0, 4)
-    assert begin == first and found.tolist() == pytest.approx(shares)
+    begin, share = covered(low, high, 10.0, 4)
+    assert begin == first and share.tolist() == pytest.approx(shares)
 
 
 def test_a_colour_loses_two_levels_and_grey_is_its_luma() -> None:

@@ -32,14 +32,14 @@ def commands(simulator: socket.socket) -> list[tuple[str, str]]:
         data = simulator.recv(1 << 16)
     except BlockingIOError:
         return []
-    found = []
+    pairs = []
     while data:
         first, size = struct.unpack("!BB", data[:2])
         assert first == 0x81 and size < 126
         values = json.loads(data[2 : 2 + size][2:])[1]
-        found.append((values["steering_angle"], values["throttle"]))
+        pairs.append((values["steering_angle"], values["throttle"]))
         data = data[2 + size :]
-    return found
+    return pairs
 
 
 def tell(simulator: socket.socket, speed: str) -> None:

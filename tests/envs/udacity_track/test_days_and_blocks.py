@@ -135,10 +135,10 @@ def test_bounds_lie_between_those_of_easy_and_of_difficult_roads() -> None:
 def test_heights_close_the_lap_begin_above_the_sea_and_are_no_steeper_than_the_difficulty_allows() -> None:
     steepest = {0.0: [], 1.0: []}  # type: ignore[var-annotated]
     for seed in range(60):
-        for difficulty, found in steepest.items():
+        for difficulty, slopes in steepest.items():
             heights = draw_heights(np.random.default_rng(seed), 600, 1.5, difficulty)
             assert heights.shape == (600,) and heights.min() == pytest.approx(1.2)
-            found.append(np.abs(np.diff(heights, append=heights[:1])).max() / 1.5)
+            slopes.append(np.abs(np.diff(heights, append=heights[:1])).max() / 1.5)
     assert min(steepest[0.0]) >= 0.25 * 0.025 and 0.0235 < max(steepest[0.0]) <= 0.025 + 1e-9
     assert min(steepest[1.0]) >= 0.25 * 0.115 and 0.109 < max(steepest[1.0]) <= 0.115 + 1e-9
 
@@ -146,10 +146,10 @@ def test_heights_close_the_lap_begin_above_the_sea_and_are_no_steeper_than_the_d
 def test_smoothing_along_a_closed_line_keeps_the_mean_and_spreads_a_point_as_a_gaussian() -> None:
     point = np.zeros(101)
     point[0] = 1
-    found = smoothed(point, 4.0)
-    assert found.sum() == pytest.approx(1) and found[3] == pytest.approx(found[-3])
+    weights = smoothed(point, 4.0)
+    assert weights.sum() == pytest.approx(1) and weights[3] == pytest.approx(weights[-3])
     away = np.minimum(np.arange(101), 101 - np.arange(101))
-    assert (found * away**2).sum() == pytest.approx(16, rel=1e-3)
+    assert (weights * away**2).sum() == pytest.approx(16, rel=1e-3)
 
 
 def test_a_lake_lies_beside_the_road() -> None:

@@ -32,13 +32,13 @@ def test_a_small_share_is_one_short_stretch() -> None:
 
 
 def test_stains_lie_on_the_road_two_thirds_of_them_dark() -> None:
-    found = stains(TRACK, 400, np.random.default_rng(0))
-    at, offset, length, width = np.array([stain for stain, _ in found]).T
-    assert len(found) == 400 and stains(TRACK, 0, np.random.default_rng(0)) == ()
+    drawn = stains(TRACK, 400, np.random.default_rng(0))
+    at, offset, length, width = np.array([stain for stain, _ in drawn]).T
+    assert len(drawn) == 400 and stains(TRACK, 0, np.random.default_rng(0)) == ()
     assert at.min() >= 0 and at.max() < len(TRACK.line)
     assert 0.85 * TRACK.half_width < np.abs(offset).max() <= 0.9 * TRACK.half_width and offset.min() < 0 < offset.max()
     assert 1 <= length.min() < 1.2 and 6.8 < length.max() <= 7 and 0.5 <= width.min() < 0.6 and 2.4 < width.max() <= 2.5
-    assert np.mean([dark for _, dark in found]) == pytest.approx(0.65, abs=0.07)
+    assert np.mean([dark for _, dark in drawn]) == pytest.approx(0.65, abs=0.07)
 
 
 def test_parked_cars_stand_at_both_edges_apart_and_not_before_the_start() -> None:

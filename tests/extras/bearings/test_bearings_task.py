@@ -142,14 +142,14 @@ def test_a_feature_is_its_difference_from_the_median_of_the_first_twenty_snapsho
     x[25, 1], x[25, 13] = np.e, np.e**2
     x[25, [3, 4, 10, 11]] = 500
     x[25, [2, 5, 9, 12]] = 3
-    found = relative(x)
+    scaled = relative(x)
     # Until the twentieth each snapshot is compared with those before it and itself.
-    assert found[:4, 0].tolist() == [0.0, 0.5, 1.0, 1.5]
-    assert (found[19:, 0] == np.arange(19, 30) - 9.5).all()
+    assert scaled[:4, 0].tolist() == [0.0, 0.5, 1.0, 1.5]
+    assert (scaled[19:, 0] == np.arange(19, 30) - 9.5).all()
     # Frequencies and deviations as ratios; a single shock's kurtosis of hundreds as its logarithm, nearly.
-    assert found[25, [1, 13]] == pytest.approx([1, 2])
-    assert found[25, [3, 4, 10, 11]] == pytest.approx([np.arcsinh(500)] * 4)
-    assert found[25, [2, 5, 9, 12]].tolist() == [3.0] * 4
+    assert scaled[25, [1, 13]] == pytest.approx([1, 2])
+    assert scaled[25, [3, 4, 10, 11]] == pytest.approx([np.arcsinh(500)] * 4)
+    assert scaled[25, [2, 5, 9, 12]].tolist() == [3.0] * 4
 
 
 def run_to_failure(snapshots=6, warm=None, windows=2):
@@ -237,10 +237,10 @@ def test_the_papers_rows_are_scored_together_and_by_batches(tmp_path):
     assert [samples[i].name for i in (0, 69)] == ["row 0", "row 69"] and samples[0].fields["x"].shape == (1, 16)
     assert len(row_samples("row", torch.zeros(70, 16), torch.zeros(70), 7)) == 7
     outputs_ = [sample.labels["target"][None] + 1 for sample in samples]
-    found = task.score("pronostia", outputs_, samples)
+    scores = task.score("pronostia", outputs_, samples)
     # 70 errors of 1: 64 of one batch and 6 of the next.
-    assert found["score_whole"] == pytest.approx(70 * np.expm1(0.1), rel=1e-5)
-    assert found["score"] == pytest.approx(35 * np.expm1(0.1), rel=1e-5) and found["rmse"] == pytest.approx(1)
+    assert scores["score_whole"] == pytest.approx(70 * np.expm1(0.1), rel=1e-5)
+    assert scores["score"] == pytest.approx(35 * np.expm1(0.1), rel=1e-5) and scores["rmse"] == pytest.approx(1)
     (curve,) = task.curves("hust", outputs_, samples).values()
     assert list(task.curves("hust", outputs_, samples)) == ["Bearing1"] and curve.t_s[-1] == 69
     task.plot("pronostia", outputs_, samples, tmp_path, "Wear")

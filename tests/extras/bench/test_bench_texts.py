@@ -197,9 +197,9 @@ def comparison() -> report.Comparison:
     rows = [done(m, s, k, seconds[m]) for m, values in scores.items() for k, s in enumerate(values)]
     rows.append(done("references", 0.0, references={"mean": {"emnist": {ACCURACY.key: 10.0}}}, scores={}))
     (section,) = sections(rows)
-    found = compare(section, ACCURACY)
-    assert found is not None
-    return found
+    comparison = compare(section, ACCURACY)
+    assert comparison is not None
+    return comparison
 
 
 def test_a_line_of_a_report_says_how_far_behind_how_sure_and_how_dear(comparison: report.Comparison) -> None:

@@ -141,9 +141,9 @@ def test_of_twenty_failures_all_are_shown_and_of_none_there_is_no_table(
             fate = {"failed": failed, "fault": "x" if failed else None, "unfair": False, "number": seed}
             results.add({name: value for name, value in one.items() if name != "repeats"} | fate | {"seed": seed})
         verb.report(config, config.driven(model_file), (), results, tmp_path)
-        said = capsys.readouterr().out
-        assert f"fails {20 * failed} of 20 episodes that geometric passes.\n" in said
-        assert "more\n" not in said and ("| seed |" in said) == failed == ("Nothing is shown" in said)
+        printed = capsys.readouterr().out
+        assert f"fails {20 * failed} of 20 episodes that geometric passes.\n" in printed
+        assert "more\n" not in printed and ("| seed |" in printed) == failed == ("Nothing is shown" in printed)
 
 
 @pytest.mark.parametrize(

@@ -147,22 +147,22 @@ def test_what_is_told_of_a_log_is_in_signed_numbers_with_their_intervals() -> No
         "curves": {"frames": 12, **errors_, **over}, "correlation": 0.875, "lag_s": 0.14,
         "sides": {"left": numbers(0.1), "right": numbers(-0.2), "steered_back": numbers(0.995)},
     }  # fmt: skip
-    errors_said = "MSE 0.2500 (-0.5000 [-0.7500 to +0.1250] over always 0, +0.5000 over always the mean), MAE 0.2500"
+    errors_text = "MSE 0.2500 (-0.5000 [-0.7500 to +0.1250] over always 0, +0.5000 over always the mean), MAE 0.2500"
     assert in_words({"verdicts": {"lake": track}}) == [
         "lake: a guess, which no drive has checked: transfer likely, for a; b.",
-        f"  30 pictures: {errors_said} (0: 0.2500); bias +0.062 (right is +)",
-        f"  curves (|steering| > 0.1, 12 pictures): {errors_said} (0: 0.2500)",
+        f"  30 pictures: {errors_text} (0: 0.2500); bias +0.062 (right is +)",
+        f"  curves (|steering| > 0.1, 12 pictures): {errors_text} (0: 0.2500)",
         "  side cameras: the left one's pictures add +0.100, the right one's -0.200; in order in 99.5%",
         "  correlation 0.88 with the person's steering, and most alike 0.14 s later",
     ]
     bare = {**track, "curves": None, "sides": None}
-    for lag_s, alike, said in (
+    for lag_s, alike, line in (
         (-0.2, 0.5, "correlation 0.50 with the person's steering, and most alike 0.20 s earlier"),
         (0.0, 0.5, "correlation 0.50 with the person's steering, and in time"),
         (None, None, "no correlation with the person's steering"),
     ):
         lines = in_words({"verdicts": {"lake": {**bare, "lag_s": lag_s, "correlation": alike}}})
-        assert lines[2:] == [f"  {said}"]
+        assert lines[2:] == [f"  {line}"]
 
 
 @pytest.mark.parametrize(
@@ -249,9 +249,9 @@ def test_what_side_cameras_add_is_told_for_each_side_over_the_drives_that_have_t
     with_sides = Drive(
         0.1 * np.arange(4), zeros, zeros, {"left": zeros + 0.3, "right": np.array([-1, 0, 0.3, 1])}, blocks
     )
-    found = sides([with_sides, Drive(with_sides.t, zeros, zeros, {}, blocks)])
-    assert found is not None
-    assert [found[name]["mean"] for name in ("left", "right", "steered_back")] == pytest.approx([0.3, 0.075, 0.5])
+    by_side = sides([with_sides, Drive(with_sides.t, zeros, zeros, {}, blocks)])
+    assert by_side is not None
+    assert [by_side[name]["mean"] for name in ("left", "right", "steered_back")] == pytest.approx([0.3, 0.075, 0.5])
     assert sides([Drive(with_sides.t, zeros, zeros, {}, blocks)]) is None
 
 
