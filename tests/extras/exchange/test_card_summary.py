@@ -12,27 +12,27 @@ from tests.helpers.exchange import drive, write
 
 
 def summary_of(*episodes):
-    found = Summary()
+    summary = Summary()
     for episode in episodes:
-        found.add(EpisodeInfo.of(Path("x"), episode, b"12345"), episode)
-    return found
+        summary.add(EpisodeInfo.of(Path("x"), episode, b"12345"), episode)
+    return summary
 
 
 def test_a_summary_adds_up_what_the_episodes_hold():
     episodes = [drive(1, 3, choices=2, label=True, sides=True), drive(2, 5, speed=False, logits=False, driver="b")]
-    found = summary_of(*episodes)
-    assert (found.frames, found.bytes, found.labelled) == (8, 10, 3)
-    assert found.seconds == pytest.approx(sum(e.t_s[-1] - e.t_s[0] for e in episodes))
-    assert found.sizes == {"16 x 12 PNG": 3 * 3 + 5} and found.drivers == {"geometric": 1, "b": 1}
-    assert set(found.columns) == {"left", "right", "expert_steering"}
-    assert sum(found.choices.values()) == 8 and found.choices[-1] == 5
+    summary = summary_of(*episodes)
+    assert (summary.frames, summary.bytes, summary.labelled) == (8, 10, 3)
+    assert summary.seconds == pytest.approx(sum(e.t_s[-1] - e.t_s[0] for e in episodes))
+    assert summary.sizes == {"16 x 12 PNG": 3 * 3 + 5} and summary.drivers == {"geometric": 1, "b": 1}
+    assert set(summary.columns) == {"left", "right", "expert_steering"}
+    assert sum(summary.choices.values()) == 8 and summary.choices[-1] == 5
     steering = np.concatenate([e.steering for e in episodes]).astype(float)
-    assert found.range_of("steering") == pytest.approx(
+    assert summary.range_of("steering") == pytest.approx(
         (steering.min(), steering.max(), steering.mean(), steering.std()), rel=1e-6
     )
-    speed = episodes[0].speed_mps.astype(float)
-    assert found.range_of("speed_mps") == pytest.approx((speed.min(), speed.max(), speed.mean(), speed.std()), rel=1e-5)
-    assert found.range_of("nothing") is None and summary_of(drive(2, 5, speed=False)).range_of("speed_mps") is None
+    mps = episodes[0].speed_mps.astype(float)
+    assert summary.range_of("speed_mps") == pytest.approx((mps.min(), mps.max(), mps.mean(), mps.std()), rel=1e-5)
+    assert summary.range_of("nothing") is None and summary_of(drive(2, 5, speed=False)).range_of("speed_mps") is None
     assert summary_of(drive(1, 4, choices=3)).labelled == 4, "an expert's choice is a label"
     assert summary_of(drive(1, 2, jpeg=True)).sizes == {"16 x 12 JPEG": 2}
 
@@ -43,8 +43,8 @@ def test_a_summary_adds_up_what_the_episodes_hold():
      (10**6, "1M<n<10M"), (10**7, "10M<n<100M"), (10**8, "100M<n<1B")],
 )  # fmt: skip
 def test_the_hubs_class_of_size(tmp_path, frames, size):
-    found = front_matter(Recording.open(write(tmp_path / "recording", [drive(1, 3)])), Summary(frames=frames), None)
-    assert found["size_categories"] == [size] and "license" not in found
+    front = front_matter(Recording.open(write(tmp_path / "recording", [drive(1, 3)])), Summary(frames=frames), None)
+    assert front["size_categories"] == [size] and "license" not in front
     assert [limit for limit, _ in SIZES] == [10**n for n in range(3, 9)]
 
 
