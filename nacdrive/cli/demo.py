@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.options import Device, DrivenPage, Output, Processes, Tracks
+from nacdrive.common.options import Device, DrivenPage, Options, Output, Processes, Tracks
 from nacdrive.drivers.options import ExpertOption
 from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.envs.world import RuleOption
@@ -139,43 +139,30 @@ def stages(config: DemoConfig) -> tuple[RecordConfig, TrainConfig, DriveConfig]:
     from nacdrive.rollout.record_config import RecordConfig
     from nacdrive.rollout.train_config import TrainConfig
 
-    recording = RecordConfig(
-        episodes=config.episodes,
-        expert=config.expert,
-        rule=config.rule,
-        out=config.out / "recording",
-        workers=config.workers,
-        resume=True,
-    )
+    def given(*groups: type[Options]) -> dict[str, Any]:
+        """What these groups of options are in the demo's own config."""
+        return {name: value for group in groups for name, value in vars(group.of(config)).items()}
+
+    driven = given(ExpertOption, RuleOption)
+    done = {**driven, "workers": config.workers, "resume": True}
+    recording = RecordConfig(**done, episodes=config.episodes, out=config.out / "recording")
     training = TrainConfig(
-        model=config.model,
-        paper_form=config.paper_form,
+        **done,
+        **given(LayerOption, EpochsOption, DaggerOptions, Device),
         data=(recording.folder,),
-        epochs=config.epochs,
         batch_size=BATCH,
-        dagger=config.dagger,
-        dagger_episodes=config.dagger_episodes,
         dagger_epochs=max(1, config.epochs // 2),
-        expert=config.expert,
-        rule=config.rule,
-        workers=config.workers,
-        device=config.device,
         out=config.out / "training",
-        resume=True,
     )
     driving = DriveConfig(
+        **driven,
+        **given(DrivenPage),
         model=str(training.folder / training.file_name),
         episodes=1,
         seed=config.seed,
         video=config.out / "drive.mp4" if find_spec("imageio_ffmpeg") else None,
         overwrite=True,
-        headless=config.headless,
-        fast=config.fast,
-        host=config.host,
-        page_port=config.page_port,
         hold="no",
-        expert=config.expert,
-        rule=config.rule,
     )
     return recording, training, driving
 

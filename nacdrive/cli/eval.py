@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -62,14 +61,12 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     with ExitStack() as stack:
         listeners = []
         show = Show(stack.enter_context(progress_bar()), len(tracks) * len(seeds), drive.expert is not None)
-        progress: Callable[[EvalJob, Row], None] = show
         if config.watch:
             what: dict[str, Any] = {"choices": loaded.actions}
             what |= {"circuit": policy.circuit()} if policy is not None else {}
             title = f"{driver.name} on {env.title}"
-            page = open_page(stack, config.host, config.page_port, title, **what)
-            listeners.append(page.publish)
-            progress = EndCards(page, show)
+            show.page = open_page(stack, config.host, config.page_port, title, **what)
+            listeners.append(show.page.publish)
         out = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
         metrics = evaluation.evaluate(
             drive,
@@ -79,7 +76,7 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
             films=config.videos,
             workers=0 if config.watch else config.workers or usable_cores(),
             listeners=listeners,
-            progress=progress,
+            progress=show,
             config=config,
             ray=config.ray,
         )
@@ -133,13 +130,17 @@ def verdict_text(offline: dict[str, Any]) -> str:
 
 
 class Show:
-    """Progress on the terminal: how many episodes are driven, by whom, and the mean return so far."""
+    """Progress on the terminal: how many episodes are driven, by whom, and the mean return so far; on a page, what came
+    of each drive, beside what the expert scored on that track.
+    """
 
     def __init__(self, progress: Progress, episodes: int, with_expert: bool) -> None:
         self._progress = progress
         names = ("policy", "expert") if with_expert else ("policy",)
         self._tasks = {name: progress.add_task(name, total=episodes, state="") for name in names}
         self._returns: dict[str, list[float]] = {name: [] for name in names}
+        self._experts: dict[tuple[str, int], float] = {}
+        self.page: LiveServer | None = None
 
     def __call__(self, job: EvalJob, row: Row) -> None:
         """One more episode is driven, or driven again for a video."""
@@ -150,25 +151,12 @@ class Show:
         returns.append(row["episode_return"])
         state = f"{len(returns)} driven, mean return {sum(returns) / len(returns):.0f}, last {returns[-1]:.0f}"
         self._progress.update(self._tasks[job.who], advance=1, state=state)
-
-
-class EndCards:
-    """Says on the page what came of each drive, beside what the expert scored on that track; then tells ``next``."""
-
-    def __init__(self, page: LiveServer, next: Callable[[EvalJob, Row], None]) -> None:
-        self._page, self._next = page, next
-        self._experts: dict[tuple[str, int], float] = {}
-
-    def __call__(self, job: EvalJob, row: Row) -> None:
-        from nacdrive.cli.page import end_card
-
-        self._next(job, row)
-        if job.film is not None:
-            return
         if job.who == "expert":
             self._experts[job.track, job.seed] = row["episode_return"]
-            return
-        self._page.result(end_card(row, row["ending"], self._experts.get((job.track, job.seed))))
+        elif self.page is not None:
+            from nacdrive.cli.page import end_card
+
+            self.page.result(end_card(row, row["ending"], self._experts.get((job.track, job.seed))))
 
 
 def in_words(metrics: dict[str, Any], laps: float) -> str:

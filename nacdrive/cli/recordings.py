@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
@@ -18,15 +19,14 @@ if TYPE_CHECKING:
     from nacdrive.datasets.recording import Recording
 
 Format = Literal["lerobot", "minari", "donkeycar", "udacity"]
-MARKS = {
-    "udacity": "driving_log.csv",
-    "lerobot": "meta/info.json",
-    "minari": "data/metadata.json",
-    "donkeycar": "manifest.json",
+IMPORTS: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
+    "udacity": ("driving_log.csv", "datasets.udacity_log_convert", "import_log", ()),
+    "lerobot": ("meta/info.json", "extras.exchange.lerobot_import", "import_lerobot", ("source",)),
+    "minari": ("data/metadata.json", "extras.exchange.minari_import", "import_minari", ("source", "fps")),
+    "donkeycar": ("manifest.json", "extras.exchange.tub", "import_tub", ("source",)),
 }
-"""The file by which the formats of others are known."""
-OPTIONS = {"lerobot": ("source",), "minari": ("source", "fps"), "donkeycar": ("source",), "udacity": ()}
-"""What an import needs to be told of a data set that nacdrive did not write."""
+"""Format -> the file by which it is known; who imports it (module and function), and what that needs to be told of a
+data set that nacdrive did not write."""
 
 
 class InfoConfig(RecordingOption):
@@ -135,32 +135,17 @@ def merge(config: MergeConfig) -> int:
 def import_(config: ImportConfig) -> int:
     """Import and say how much it was."""
     # What bears no mark is read as udacity, whose reader says what it misses.
-    marked = (name for name, mark in MARKS.items() if (config.data / mark).is_file())
+    marked = (name for name, (mark, *_) in IMPORTS.items() if (config.data / mark).is_file())
     name: str = config.from_ or next(marked, "udacity")
     given: dict[str, Any] = {"source": config.source, "fps": config.fps}
-    known = OPTIONS[name]
+    _, module, function, known = IMPORTS[name]
     for option, value in given.items():
         if value is not None and option not in known:
             raise UserError(f"--{option} means nothing to an import from {name}: leave it out.")
     with counter("importing") as count:
-        options: dict[str, Any] = {"overwrite": config.overwrite, "progress": count}
-        options |= {option: given[option] for option in known}
-        if name == "lerobot":
-            from nacdrive.extras.exchange.lerobot_import import import_lerobot
-
-            result = import_lerobot(config.data, config.out, **options)
-        elif name == "minari":
-            from nacdrive.extras.exchange.minari_import import import_minari
-
-            result = import_minari(config.data, config.out, **options)
-        elif name == "donkeycar":
-            from nacdrive.extras.exchange.tub import import_tub
-
-            result = import_tub(config.data, config.out, **options)
-        else:
-            from nacdrive.datasets.udacity_log_convert import import_log
-
-            result = import_log(config.data, config.out, **options)
+        options = {option: given[option] for option in known}
+        convert = getattr(import_module(f"nacdrive.{module}"), function)
+        result = convert(config.data, config.out, overwrite=config.overwrite, progress=count, **options)
     print(f"{config.out}: {result.episodes} drives, {result.frames} frames from {config.data}")
     return 0
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from nacdrive.cli.drive import DriveConfig, known_score, load
-from nacdrive.cli.eval import EndCards
+from nacdrive.cli.eval import Show
 from nacdrive.common.paths import shipped
+from nacdrive.common.progress import progress_bar
 from nacdrive.rollout.evaluate import EvalJob
 from nacdrive.web.stream import DriveResult
 
@@ -70,17 +71,18 @@ def row(episode_return: float, seed: int = 7) -> dict[str, Any]:
 
 def test_an_evaluation_shows_the_experts_score_of_the_same_track_and_of_no_other() -> None:
     shown: list[DriveResult] = []
-    told: list[str] = []
 
     class Page:
         def result(self, result: DriveResult) -> None:
             shown.append(result)
 
-    cards = EndCards(Page(), lambda job, row: told.append(job.who))  # type: ignore[arg-type]
+    bar = progress_bar()
+    cards = Show(bar, 3, with_expert=True)
+    cards.page = Page()  # type: ignore[assignment]
     cards(EvalJob("expert", 0, 7, "lake"), row(920.0))
     assert shown == [], "the expert's own drive has no card"
     cards(EvalJob("policy", 0, 7, "lake"), row(900.0))
     cards(EvalJob("policy", 1, 8, "lake"), row(901.0, seed=8))
     cards(EvalJob("policy", 0, 7, "mountain"), row(902.0))
     assert [(card.episode_return, card.expert_return) for card in shown] == [(900, 920), (901, None), (902, None)]
-    assert told == ["expert", "policy", "policy", "policy"]
+    assert {task.description: task.completed for task in bar.tasks} == {"policy": 3, "expert": 1}
