@@ -12,20 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.foreign_json import read_json
-from nacdrive.common.result_folder import FULL, drop_replaced, note_own, open_log, partial_path, result_folder
-
-__all__ = [
-    "atomic_path",
-    "file_checksum",
-    "open_log",
-    "read_json",
-    "refuse_existing",
-    "result_folder",
-    "write_json",
-    "write_text",
-]
-
+from nacdrive.common.foreign_json import read_json as read_json
+from nacdrive.common.result_folder import FULL, drop_replaced, note_own, partial_path
+from nacdrive.common.result_folder import open_log as open_log
+from nacdrive.common.result_folder import result_folder as result_folder
 
 WHY = {
     **dict.fromkeys((errno.EACCES, errno.EPERM), "permission is denied: give another path, or change its permissions"),

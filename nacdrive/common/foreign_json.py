@@ -44,7 +44,7 @@ def parts_of(value: Any) -> Iterable[Any]:
     """What lies directly in a list or object; nothing in anything else."""
     if isinstance(value, dict):
         return value.values()
-    return value if isinstance(value, list) else ()
+    return value if isinstance(value, (list, tuple)) else ()
 
 
 def parse_object(text: Any) -> dict[str, Any]:

@@ -197,9 +197,6 @@ def _death(exit_code: int | None) -> UserError:
     )
 
 
-# ----------------------------------------------------------------------------------------------- processes
-
-
 @dataclass(eq=False)
 class Worker:
     """One process."""
@@ -258,7 +255,6 @@ class _Processes:
             yield worker, kind, value
 
     def dismiss(self, workers: Sequence[Worker]) -> None:
-        """Let some that are idle go."""
         for worker in workers:
             worker.pipe.close()
         for worker in workers:
@@ -266,7 +262,6 @@ class _Processes:
             self._workers.remove(worker)
 
     def close(self) -> None:
-        """End all at once."""
         for worker in self._workers:
             worker.end()
         for worker in self._workers:
@@ -424,9 +419,6 @@ def _unpacked(packed: tuple[bytes, str]) -> Exception:
     return error
 
 
-# ----------------------------------------------------------------------------------------------- Ray
-
-
 class _RayWorker:
     """An actor on the cluster. Messages are fetched while a job runs: it has a second thread for that."""
 
@@ -541,9 +533,6 @@ class _RayActors:
         else:
             self.dismiss(list(self._actors))
         self._actors, self._connected = [], False
-
-
-# ----------------------------------------------------------------------------------------------- actors
 
 
 class Actors:

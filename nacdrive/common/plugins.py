@@ -13,10 +13,11 @@ import re
 import sys
 from collections.abc import Iterator
 from functools import lru_cache
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from importlib.metadata import EntryPoints, entry_points
 from typing import Any, Generic, TypeVar, cast
 
 from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.common.foreign_json import parts_of
 
 T = TypeVar("T")
 TRUST = "NACDRIVE_TRUST"
@@ -75,9 +76,8 @@ def strings_in(value: Any) -> Iterator[str]:
     """All texts in plain JSON."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, (dict, list, tuple)):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from strings_in(item)
+    for part in parts_of(value):
+        yield from strings_in(part)
 
 
 def load_object(reference: str) -> Any:
@@ -129,10 +129,11 @@ class Registry(Generic[T]):
 
     def names(self) -> tuple[str, ...]:
         """All known names: the built-in ones first, in their order, then the added ones."""
-        return tuple(dict.fromkeys([*self._builtin, *self._registered, *sorted(self._installed())]))
+        installed = installed_entries(self.group).names
+        return tuple(dict.fromkeys([*self._builtin, *self._registered, *sorted(installed)]))
 
     def __contains__(self, name: str) -> bool:
-        return name in self._builtin or name in self._registered or name in self._installed()
+        return name in self.names()
 
     def is_builtin(self, name: str) -> bool:
         """Whether the package itself brings the name."""
@@ -142,7 +143,7 @@ class Registry(Generic[T]):
         """The part of that name, imported now if it has not been; ``UserError`` for no such name, one that several
         packages claim, or one that cannot be imported.
         """
-        entries = self._installed().get(name, [])
+        entries = list(installed_entries(self.group).select(name=name))
         owners = ["nacdrive"] if name in self._builtin else []
         owners += ["a call of register()"] if name in self._registered else []
         owners += [f"'{entry.dist.name}'" if entry.dist else "an unnamed package" for entry in entries]
@@ -177,13 +178,6 @@ class Registry(Generic[T]):
         if before is not None and _origin(before) != _origin(part):
             raise UserError(f"the {self.kind} name '{name}' is registered already: choose another one.")
         self._registered[name] = part
-
-    def _installed(self) -> dict[str, list[EntryPoint]]:
-        """The entry points of the group by name."""
-        entries: dict[str, list[EntryPoint]] = {}
-        for entry in installed_entries(self.group):
-            entries.setdefault(entry.name, []).append(entry)
-        return entries
 
 
 def _origin(part: object) -> object:

@@ -192,14 +192,12 @@ def unique_episodes(recordings: Sequence[Recording]) -> list[tuple[Recording, in
 
     Warns of those that are left out: given twice, an episode would stand among what is learnt and what is judged by.
     """
+    every = [(recording, index) for recording in recordings for index in range(len(recording))]
     unique: dict[str, tuple[Recording, int]] = {}
-    count = 0
-    for recording in recordings:
-        for index, info in enumerate(recording.episodes):
-            count += 1
-            unique.setdefault(info.sha256, (recording, index))
-    if count > len(unique):
-        warnings.warn(duplicates_sentence(count - len(unique)), stacklevel=2)
+    for recording, index in every:
+        unique.setdefault(recording.episodes[index].sha256, (recording, index))
+    if len(every) > len(unique):
+        warnings.warn(duplicates_sentence(len(every) - len(unique)), stacklevel=2)
     return list(unique.values())
 
 
@@ -221,9 +219,9 @@ def merge_recordings(folders: Sequence[Path], out: Path, *, overwrite: bool = Fa
                     f"{part.folder} has {key} {part.meta[key]} and {first.folder} has {first.meta[key]}: "
                     "only recordings of one kind can be merged."
                 )
-    for part in parts:
-        for info in part.episodes:
-            load_episode(info)
+    episodes = [info for part in parts for info in part.episodes]
+    for info in episodes:
+        load_episode(info)
     licenses = {part.meta.get("license") for part in parts}
     if len(licenses) > 1:
         named = ", ".join(sorted(name or "none" for name in licenses))
@@ -232,7 +230,6 @@ def merge_recordings(folders: Sequence[Path], out: Path, *, overwrite: bool = Fa
             "--license' sets one.",
             stacklevel=2,
         )
-    episodes = [info for part in parts for info in part.episodes]
     unique: dict[str, EpisodeInfo] = {}
     for info in episodes:
         unique.setdefault(info.sha256, info)

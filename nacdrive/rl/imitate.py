@@ -145,10 +145,6 @@ class Drives:
         index = np.maximum(which[..., None] - self._back, self.starts[which][..., None])
         return torch.from_numpy(self.frames[index])
 
-    def batch(self, which: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor]:
-        """uint8 [B, *view.shape] and float32 [B, 2]."""
-        return self.stacks(which), torch.from_numpy(self.labels[which])
-
     def sequences(
         self, rng: np.random.Generator, count: int, length: int, window: int
     ) -> tuple[Sequences, torch.Tensor]:
@@ -203,8 +199,6 @@ class Imitation:
     def network(self) -> CockpitNet:
         net = CockpitNet(self.view, channels=self.config.channels, memory=self.memory)
         return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
-
-    # ------------------------------------------------------------------------------------------------ driving
 
     def loaded(self, ask: Callable[[Any], Any], teacher: Driver | None = None, **how: Any) -> LoadedDrive:
         """How the agent drives; ``how`` are further fields of ``Drive``."""
@@ -285,8 +279,6 @@ class Imitation:
         returns = summary([laps[track][0] for track in sorted(laps)])
         return {**returns, "episodes": count, "finished": sum(finished for _, finished in laps.values())}
 
-    # ----------------------------------------------------------------------------------------------- learning
-
     def fit(self, steps: int) -> float:
         """So many minibatches of all that was labelled; returns the mean loss of the last hundred."""
         config = self.config
@@ -312,9 +304,9 @@ class Imitation:
         config = self.config
         low = torch.autocast("cpu", dtype=torch.bfloat16, enabled=config.precision == "bfloat16")
         if self.net.memory is None:
-            stacks, labels = self.drives.batch(self.rng.integers(self.drives.count, size=config.batch_size))
+            which = self.rng.integers(self.drives.count, size=config.batch_size)
             with low:
-                return self.net(stacks), labels
+                return self.net(self.drives.stacks(which)), torch.from_numpy(self.drives.labels[which])
         pieces = max(config.batch_size // config.sequence_length, 1)
         seen, labels = self.drives.sequences(self.rng, pieces, config.sequence_length, config.memory_window)
         with low:
@@ -329,8 +321,6 @@ class Imitation:
         keep = min(self.config.ema_decay, self.step / (self.step + 10))
         for mean, new in zip(self.average.parameters(), self.net.parameters(), strict=True):
             mean.lerp_(new, 1 - keep)
-
-    # -------------------------------------------------------------------------------------------- the whole of it
 
     def run(self) -> Path:
         """What is left of the training; returns the path of the best agent by validation return."""

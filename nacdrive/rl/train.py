@@ -45,6 +45,8 @@ CURVE = "curve.png"
 KIND, VERSION = "nacdrive ppo checkpoint", 1
 FREE_TO_CHANGE = ("device", "workers", "ray", "checkpoint_every_s", "minutes")
 """Options that a resumed run may have changed: where it runs, and how often it reports."""
+SAME = ("n_steps", "batch_size", "gamma", "gae_lambda", "clip_range", "vf_coef", "max_grad_norm", "target_kl")
+"""Options that are arguments of stable-baselines3's PPO under the same names."""
 
 
 @dataclass(frozen=True)
@@ -179,17 +181,10 @@ def build(config: PpoConfig, laps: ParallelVecEnv, memory: MemorySpec | None = N
     model: PPO = kind(
         "CnnPolicy",
         laps,
+        **{name: getattr(config, name) for name in SAME},
         learning_rate=config.lr_at,
-        n_steps=config.n_steps,
-        batch_size=config.batch_size,
         n_epochs=config.epochs,
-        gamma=config.gamma,
-        gae_lambda=config.gae_lambda,
-        clip_range=config.clip_range,
         ent_coef=config.ent_coef[0],
-        vf_coef=config.vf_coef,
-        max_grad_norm=config.max_grad_norm,
-        target_kl=config.target_kl,
         seed=None,
         device=config.device,
         policy_kwargs={"features_extractor_class": VisionExtractor, "net_arch": [], **remembering},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,8 @@ class Drive:
 
     def to_json(self) -> dict[str, Any]:
         """What is not as usual, as plain JSON; of the model the file's name alone, for folders move."""
-        changed = {one.name: getattr(self, one.name) for one in fields(self) if getattr(self, one.name) != _usual(one)}
+        usual = vars(Drive())
+        changed = {name: value for name, value in vars(self).items() if value != usual[name]}
         named = {"model": self.model.name} if self.model is not None else {}
         return {"env": self.env, **plain(changed), **named}
 
@@ -121,10 +122,6 @@ class Drive:
             return cls(**known)
         except (TypeError, ValueError) as error:
             raise UserError(f"this drive was described by another nacdrive ({error}).") from error
-
-
-def _usual(one: Any) -> Any:
-    return one.default if one.default_factory is MISSING else one.default_factory()
 
 
 class LoadedDrive:

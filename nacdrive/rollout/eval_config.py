@@ -65,8 +65,7 @@ class EvalConfig(
         if self.out is not None:
             return self.out
         d = self.disturbance
-        parts = {"noise": d.noise, "blackout": d.blackout, "delay": d.delay_steps}
-        parts |= {"dropped": d.dropped, "late": d.late}
+        parts = {"noise": d.noise, "blackout": d.blackout, "delay": d.delay_steps, "dropped": d.dropped, "late": d.late}
         parts |= {"blackout-steps": d.blackout_steps} if d.blackout_steps > 1 else {}
         named = [f"{name}-{value:g}" for name, value in parts.items() if value]
         named += [f"brightness-{d.brightness:g}"] if d.brightness != 1 else []

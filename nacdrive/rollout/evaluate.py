@@ -185,8 +185,7 @@ def evaluate(
             progress(job, row)
 
     def rows_of(who: Literal["policy", "expert"]) -> list[Row]:
-        pairs = [(k, seed, track) for track in tracks for k, seed in enumerate(seeds)]
-        return [{**files[who, track].rows[seed], "episode": k} for k, seed, track in pairs]
+        return [{**files[who, track].rows[seed], "episode": k} for track in tracks for k, seed in enumerate(seeds)]
 
     rows, expert_rows = rows_of("policy"), rows_of("expert") if drive.expert else []
     filmed = film(drive, rows, out, workers, progress, ray=ray) if films else {}
@@ -286,8 +285,8 @@ def film(
                 files[seed] = f"{f'{slug(track)}_' if track else ''}{name}_{seed}.mp4"
                 jobs.append(EvalJob("policy", row["episode"], seed, track, out / files[seed]))
             entry = {"file": files[seed], "seed": seed, "episode_return": row["episode_return"]}
-            entry["drive"] = drive_name(seed, track)
-            films[f"{track}: {name}" if track else name] = {**entry, **({"track": track} if track else {})}
+            entry |= {"drive": drive_name(seed, track), **({"track": track} if track else {})}
+            films[f"{track}: {name}" if track else name] = entry
     _remove_stale(out, jobs)
     # The drive is written last: without it the film is of one that was stopped.
     missing = [job for job in jobs if job.film is not None and not (job.film.exists() and job.kept.exists())]

@@ -38,12 +38,8 @@ class RecordProgress:
 
     kept: int
     """Episodes in the recording."""
-    asked: int
-    """Episodes that it shall hold."""
     dropped: int
     """Episodes driven and not kept."""
-    driving: int
-    """Episodes under way."""
     frames: int
     """Frames recorded by this call so far, unfinished episodes included."""
 
@@ -88,8 +84,7 @@ def record_episodes(
     frames = 0
 
     def tell() -> None:
-        kept, dropped = config.episodes - seeds.missing, len(writer.dropped)
-        progress(RecordProgress(kept, config.episodes, dropped, seeds.driving, frames))
+        progress(RecordProgress(config.episodes - seeds.missing, len(writer.dropped), frames))
 
     def count(seed: int, recorded: int) -> None:
         nonlocal frames

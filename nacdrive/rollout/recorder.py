@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +17,14 @@ from nacdrive.datasets.images import encode_jpeg, encode_png
 from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.drivers.tick import Tick
 
+CONTROLS = ("steering", "throttle", "brake")
 ENCODERS: dict[str, Callable[[NDArray[np.uint8]], bytes]] = {"png": encode_png, "jpeg": encode_jpeg}
 Label = Callable[[Tick], Action | None]
 """What there is to learn from a Tick; None where nobody knows."""
-
-
-def executed_action(tick: Tick) -> Action:
-    """The label where the one who drives is the one to learn from."""
-    return tick.action
-
-
-def expert_action(tick: Tick) -> Action | None:
-    """The label where an expert rides along."""
-    return tick.expert
+executed_action: Label = attrgetter("action")
+"""The label where the one who drives is the one to learn from."""
+expert_action: Label = attrgetter("expert")
+"""The label where an expert rides along."""
 
 
 class EpisodeBuffer:
@@ -85,9 +81,7 @@ class EpisodeBuffer:
             frames=self._images["center"],
             t_s=np.array(times),
             choice=_choices(actions),
-            steering=np.array([action.steering for action in actions], dtype=np.float32),
-            throttle=np.array([action.throttle for action in actions], dtype=np.float32),
-            brake=np.array([action.brake for action in actions], dtype=np.float32),
+            **{name: np.array([getattr(action, name) for action in actions], np.float32) for name in CONTROLS},
             reward=np.array(rewards, dtype=np.float32),
             speed_mps=np.array([np.nan if speed is None else speed for speed in speeds], dtype=np.float32),
             expert_choice=_choices(labels),
@@ -116,8 +110,7 @@ class EpisodeBuffer:
         beside = [row[-1] for row in self._rows]
         if not any(beside):
             return {}
-        names = ("choice", "steering", "throttle", "brake")
-        return {"policy": {name: [getattr(action, name, None) for action in beside] for name in names}}
+        return {"policy": {name: [getattr(action, name, None) for action in beside] for name in ("choice", *CONTROLS)}}
 
     def _control_labels(
         self, actions: tuple[Action, ...], labels: tuple[Action | None, ...]

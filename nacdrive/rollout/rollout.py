@@ -13,10 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nacdrive.datasets.episode import PLACES
 from nacdrive.drivers.base import Driver, DriverLike, Saliency, as_driver
 from nacdrive.drivers.human import RestartEpisode
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import DrivingEnv, Frame, Info
+
+SEEN = ("speed_mps", "lane_offset_m", *PLACES)
+"""Of ``Info``, what a Tick has under the same names."""
 
 
 class RealTimeClock:
@@ -97,83 +101,69 @@ def rollout(
         realtime: Keep pace with the wall clock, for people who watch, also where time does not pass by itself.
     """
     paced = realtime and not env.realtime
-    beside = None if expert is None else as_driver(expert)
+    who, beside = as_driver(driver), None if expert is None else as_driver(expert)
+
+    def drive() -> Iterator[Tick]:
+        frame, info = env.reset(seed=seed, options=options)
+        who.reset(env)
+        if beside is not None:
+            beside.reset(env)
+        clock = RealTimeClock()
+        total, step, done = 0.0, 0, False
+        while not done:
+            who.before_decision()
+            advice = beside.act(info.get("clean_frame", frame), info) if beside is not None else None
+            seen = info
+            if advice is not None:
+                seen = info.copy()
+                seen["expert_action"] = advice
+            began = time.perf_counter()
+            action = who.act(frame, seen)
+            decision_ms = (time.perf_counter() - began) * 1e3
+            state = who.state()
+            inside = probes.read(frame, step) if probes is not None and state.failure is None else {}
+
+            next_frame, reward, terminated, truncated, next_info = env.step(action)
+            total += float(reward)
+            done = bool(terminated or truncated or state.finished)
+            events = ["started"] * (step == 0) + [*state.events, *next_info.get("events", ())]
+            if done:
+                events = _with_ending(events, next_info, terminated=terminated, stopped=state.failure is not None)
+            t_s, next_t_s = float(info["t_s"]), float(next_info["t_s"])
+            yield Tick(
+                episode=episode,
+                seed=seed,
+                step=step,
+                t_s=t_s,
+                frame=frame,
+                action=action,
+                reward=float(reward),
+                episode_return=total,
+                **{name: info.get(name) for name in SEEN},
+                decision_ms=decision_ms,
+                # A simulator that has gone leaves no time between its last two pictures.
+                budget_ms=(next_t_s - t_s) * 1e3 or None,
+                held=state.held and state.failure is None,
+                human=action.human,
+                policy=action.policy,
+                expert=advice,
+                events=tuple(events),
+                done=done,
+                failure=state.failure,
+                info=info,
+                next_info=next_info,
+                **inside,
+            )
+            if paced:
+                clock.wait_until(next_t_s)
+            frame, info, step = next_frame, next_info, step + 1
+
     while True:
         try:
-            yield from _episode(env, as_driver(driver), seed, episode, options, beside, probes, paced)
+            yield from drive()
+            return
         except RestartEpisode:
             continue
-        return
-
-
-def _episode(
-    env: DrivingEnv,
-    driver: Driver,
-    seed: int,
-    episode: int,
-    options: dict[str, Any] | None,
-    expert: Driver | None,
-    probes: Probes | None,
-    paced: bool,
-) -> Iterator[Tick]:
-    frame, info = env.reset(seed=seed, options=options)
-    driver.reset(env)
-    if expert is not None:
-        expert.reset(env)
-    clock = RealTimeClock()
-    total, step, done = 0.0, 0, False
-    while not done:
-        driver.before_decision()
-        advice = expert.act(info.get("clean_frame", frame), info) if expert is not None else None
-        seen = info
-        if advice is not None:
-            seen = info.copy()
-            seen["expert_action"] = advice
-        began = time.perf_counter()
-        action = driver.act(frame, seen)
-        decision_ms = (time.perf_counter() - began) * 1e3
-        state = driver.state()
-        inside = probes.read(frame, step) if probes is not None and state.failure is None else {}
-
-        next_frame, reward, terminated, truncated, next_info = env.step(action)
-        total += float(reward)
-        done = bool(terminated or truncated or state.finished)
-        events = ["started"] * (step == 0) + [*state.events, *next_info.get("events", ())]
-        if done:
-            events = _with_ending(events, next_info, terminated=terminated, stopped=state.failure is not None)
-        t_s, next_t_s = float(info["t_s"]), float(next_info["t_s"])
-        yield Tick(
-            episode=episode,
-            seed=seed,
-            step=step,
-            t_s=t_s,
-            frame=frame,
-            action=action,
-            reward=float(reward),
-            episode_return=total,
-            speed_mps=info.get("speed_mps"),
-            lane_offset_m=info.get("lane_offset_m"),
-            x_m=info.get("x_m"),
-            y_m=info.get("y_m"),
-            heading_rad=info.get("heading_rad"),
-            progress=info.get("progress"),
-            decision_ms=decision_ms,
-            # A simulator that has gone leaves no time between its last two pictures.
-            budget_ms=(next_t_s - t_s) * 1e3 or None,
-            held=state.held and state.failure is None,
-            human=action.human,
-            policy=action.policy,
-            expert=advice,
-            events=tuple(events),
-            done=done,
-            failure=state.failure,
-            info=info,
-            next_info=next_info,
-            **inside,
-        )
-        if paced:
-            clock.wait_until(next_t_s)
-        frame, info, step = next_frame, next_info, step + 1
 
 
 def _with_ending(events: list[str], info: Info, *, terminated: bool, stopped: bool) -> list[str]:

@@ -16,11 +16,11 @@ DPI = 200
 FORMATS = (".png", ".svg", ".pdf")
 
 
-def save(figure: Figure, target: Path) -> None:
+def save(figure: Figure, target: Path, dpi: float = DPI) -> None:
     """Write a figure, whole or not at all, in the format that its name ends with: one of ``FORMATS``."""
     FigureCanvasAgg(figure)
     with atomic_path(target) as partial:
-        figure.savefig(partial, format=target.suffix.removeprefix("."), dpi=DPI)
+        figure.savefig(partial, format=target.suffix.removeprefix("."), dpi=dpi)
 
 
 def draw_curve(log: Path, target: Path, env: str = "CarRacing-v3") -> None:
@@ -32,7 +32,6 @@ def draw_curve(log: Path, target: Path, env: str = "CarRacing-v3") -> None:
     if not driven:
         raise UserError(f"{log} holds no finished episode yet: there is nothing to draw.")
     figure = Figure(figsize=(8, 4.5), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     axes.plot(
         [line["decisions"] / 1e6 for line in driven],
@@ -59,5 +58,4 @@ def draw_curve(log: Path, target: Path, env: str = "CarRacing-v3") -> None:
     axes.set_title(f"PPO on {env}, {minutes:.0f} minutes", fontsize=11)
     axes.grid(alpha=0.25)
     axes.legend(loc="lower right", fontsize=8, frameon=False)
-    with atomic_path(target) as partial:
-        figure.savefig(partial, format="png")
+    save(figure, target, dpi=120)

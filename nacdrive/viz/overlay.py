@@ -15,6 +15,7 @@ from nacdrive.drivers.tick import Tick
 WIDTH, HEIGHT = 864, 480
 PANEL_X = HEIGHT + 24
 PANEL_W = WIDTH - PANEL_X - 24
+BAR_LEFT, BAR_RIGHT = PANEL_X + 76, PANEL_X + PANEL_W - 46
 ROW, ROWS_HIGH, MOST_ROWS = 28, 140, 10
 """Pixels from one action to the next and of all of them, and how many are shown at most."""
 EVENT_S = 1.5
@@ -111,10 +112,7 @@ class FrameOverlay:
         for k, (name, value) in enumerate((("throttle", tick.action.throttle), ("brake", tick.action.brake))):
             top, share = y + 28 * k, float(np.clip(np.nan_to_num(value), 0, 1))
             draw.text((PANEL_X, top), name, DIM, font(16))
-            left, right = PANEL_X + 76, PANEL_X + PANEL_W - 46
-            draw.rectangle((left, top + 4, right, top + 16), TRACK)
-            if share > 0.005:
-                draw.rectangle((left, top + 4, left + round(share * (right - left)), top + 16), ACCENT)
+            share_bar(draw, top, share, ACCENT)
             draw.text((PANEL_X + PANEL_W, top), f"{share:.0%}", DIM, font(14), anchor="ra")
 
     def _choices(self, draw: ImageDraw.ImageDraw, tick: Tick, y: int) -> None:
@@ -129,14 +127,10 @@ class FrameOverlay:
             top = y + min(ROW, ROWS_HIGH // len(shown)) * row
             chosen = choice == k
             draw.text((PANEL_X, top), fitted(draw, names[k], 16, 72), TEXT if chosen else DIM, font(16))
-            left, right = PANEL_X + 76, PANEL_X + PANEL_W - 46
-            draw.rectangle((left, top + 4, right, top + 16), TRACK)
             share = float(shares[k]) if shares is not None else float(chosen)
-            if share > 0.005:
-                fill = ACCENT if chosen else DIM
-                draw.rectangle((left, top + 4, left + round(share * (right - left)), top + 16), fill)
+            share_bar(draw, top, share, ACCENT if chosen else DIM)
             if tick.expert is not None and tick.expert.choice == k:
-                draw.rectangle((left - 7, top + 3, left - 3, top + 17), EXPERT)
+                draw.rectangle((BAR_LEFT - 7, top + 3, BAR_LEFT - 3, top + 17), EXPERT)
             if shares is not None:
                 draw.text((PANEL_X + PANEL_W, top), f"{share:.0%}", DIM, font(14), anchor="ra")
         if tick.expert is not None:
@@ -168,6 +162,13 @@ class FrameOverlay:
             box = draw.textbbox((20, 20), text, font(16))
             draw.rectangle((box[0] - 8, box[1] - 6, box[2] + 8, box[3] + 6), GROUND)
             draw.text((20, 20), text, colour, font(16))
+
+
+def share_bar(draw: ImageDraw.ImageDraw, top: int, share: float, colour: Colour) -> None:
+    """A bar of which ``share`` is filled."""
+    draw.rectangle((BAR_LEFT, top + 4, BAR_RIGHT, top + 16), TRACK)
+    if share > 0.005:
+        draw.rectangle((BAR_LEFT, top + 4, BAR_LEFT + round(share * (BAR_RIGHT - BAR_LEFT)), top + 16), colour)
 
 
 def fitted(draw: ImageDraw.ImageDraw, text: str, size: int, width: int) -> str:

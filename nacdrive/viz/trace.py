@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -92,9 +92,8 @@ class Trace:
         return Trace(np.array([tick.t_s for tick in ticks]), steering, states)
 
 
-def one_head(neurons: dict[str, NDArray[np.float32]] | object, head: int) -> dict[str, NDArray[np.float32]]:
+def one_head(neurons: Mapping[str, NDArray[np.float32]], head: int) -> dict[str, NDArray[np.float32]]:
     """The states of one head at one decision, averaged over the selected keys by their attention weights."""
-    assert isinstance(neurons, dict)
     weights = np.nan_to_num(neurons["weights"][head])
     keys = neurons["keys"][head].astype(int) if "keys" in neurons else np.arange(len(weights))
 
@@ -106,13 +105,6 @@ def one_head(neurons: dict[str, NDArray[np.float32]] | object, head: int) -> dic
     def over_keys(name: str) -> NDArray[np.float32]:
         return np.asarray(weights @ neurons[name][head][keys], dtype=np.float32)
 
-    return {
-        "q": neurons["q"][head],
-        "k": over_keys("k"),
-        "v": over_keys("v"),
-        **{
-            name: over_pairs(name)
-            for name in ("inter", "command", "phi", "omega", "rho", "t", "logits")
-            if name in neurons
-        },
-    }
+    pairs = ("inter", "command", "phi", "omega", "rho", "t", "logits")
+    keyed = {"q": neurons["q"][head], "k": over_keys("k"), "v": over_keys("v")}
+    return keyed | {name: over_pairs(name) for name in pairs if name in neurons}

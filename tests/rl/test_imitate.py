@@ -68,10 +68,12 @@ def test_batches_are_stacked_as_the_driver_stacks_them() -> None:
     drives = Drives(20, VIEW)
     drives.add(LabelledDrive(frames[:3], np.zeros((3, 2), np.float32), np.arange(3.0), 0.0, False))
     drives.add(LabelledDrive(frames[3:], np.ones((6, 2), np.float32), np.arange(6.0), 0.0, False))
-    stacks, labels = drives.batch(np.array([0, 2, 3, 8]))
-    for stack, expected in zip(stacks, ([0, 0, 0, 0], [0, 0, 1, 2], [3, 3, 3, 3], [5, 6, 7, 8]), strict=True):
+    which = np.array([0, 2, 3, 8])
+    for stack, expected in zip(
+        drives.stacks(which), ([0, 0, 0, 0], [0, 0, 1, 2], [3, 3, 3, 3], [5, 6, 7, 8]), strict=True
+    ):
         np.testing.assert_array_equal(stack, frames[expected])
-    assert labels[:, 0].tolist() == [0, 0, 1, 1]
+    assert drives.labels[which, 0].tolist() == [0, 0, 1, 1]
 
 
 def test_labels_keep_what_turns_the_wheels() -> None:
