@@ -20,7 +20,6 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -312,10 +311,7 @@ def collect(net: ArmNet, seed: int, number: int) -> list[tuple[LabelledDrive, ND
     def drive(track: int, ask: Callable[[Question], Any]) -> tuple[LabelledDrive, NDArray[np.float32]]:
         return label(track, Agent(net.arm, ask), beta)
 
-    tracks = tracks_of(seed, number)
-    with closing(drive_batched(drive, tracks, lambda asked: decide(net, asked))) as results:
-        drives = dict(results)
-    return [drives[track] for track in tracks]
+    return drive_batched(drive, tracks_of(seed, number), lambda asked: decide(net, asked))
 
 
 # ------------------------------------------------------------------------------------------------------------ training
@@ -427,9 +423,8 @@ def judge_laps(net: ArmNet, tracks: range) -> dict[str, list[float]]:
                 *_, last = opened
             return last.episode_return
 
-        with closing(drive_batched(drive, tracks, lambda asked: decide(net, asked))) as results:
-            laps = dict(results)
-        returns[name] = [round(laps[track], 1) for track in sorted(laps)]
+        laps = drive_batched(drive, sorted(tracks), lambda asked: decide(net, asked))
+        returns[name] = [round(total, 1) for total in laps]
     return returns
 
 

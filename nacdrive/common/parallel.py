@@ -365,20 +365,15 @@ def _limit_threads() -> None:
 def _work(pipe: Connection) -> None:
     """Body of a worker of ``run_jobs``: jobs come in, messages, results and errors go out."""
     function: Callable[[Any], Any] | None = None
-
-    def do(job: Any) -> bytes:
-        nonlocal function
-        if function is None:
-            # Only now, for it imports the modules of the function and must not import them with many threads.
-            function = _prepared(packed)
-        with _reporting(lambda message: pipe.send(("message", message))):
-            return bytes(ForkingPickler.dumps(("result", function(job))))
-
     packed = pipe.recv_bytes()
     while True:
         job = pipe.recv()
         try:
-            answer = do(job)
+            if function is None:
+                # Only now, for it imports the modules of the function and must not import them with many threads.
+                function = _prepared(packed)
+            with _reporting(lambda message: pipe.send(("message", message))):
+                answer = bytes(ForkingPickler.dumps(("result", function(job))))
         except Exception as error:
             answer = bytes(ForkingPickler.dumps(("error", _packed(error))))
         pipe.send_bytes(answer)

@@ -323,14 +323,16 @@ def _hold(path: Path) -> _Held:
 
 
 def _lock(folder: Path) -> IO[str] | None:
-    """An open file that holds the folder's lock; None where the system or the file system has no locks."""
+    """An open file that holds the folder's lock; None where the file system has no locks."""
     path = folder / LOCK
     while True:
         file = path.open("a+", encoding="utf-8")
         try:
-            if not _try_lock(file):
-                file.close()
-                return None
+            # Windows: whoever has the file open keeps others from removing it, but may be joined; better than nothing.
+            with suppress(ModuleNotFoundError):
+                import fcntl
+
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             file.seek(0)
             other = file.read().strip()
@@ -339,6 +341,9 @@ def _lock(folder: Path) -> IO[str] | None:
                 f"another nacdrive{f' (process {other})' if other else ''} writes into {folder}: "
                 "wait until it has ended, or give another --out."
             ) from error
+        except OSError:
+            file.close()
+            return None
         # Whoever held it before may have removed the file between our opening and our locking it.
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file.fileno()), path.stat()):
@@ -347,22 +352,6 @@ def _lock(folder: Path) -> IO[str] | None:
                 file.flush()
                 return file
         file.close()
-
-
-def _try_lock(file: IO[str]) -> bool:
-    """Lock an open file; False where that cannot be had."""
-    try:
-        import fcntl
-    except ModuleNotFoundError:
-        # Windows: whoever has the file open keeps others from removing it, but may be joined; better than nothing.
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise
-    except OSError:
-        return False
-    return True
 
 
 def _disown(held: _Held) -> None:

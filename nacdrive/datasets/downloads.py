@@ -103,12 +103,7 @@ PAR_URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/00196/"
 DATA_SETS = {
     data_set.name: data_set
     for data_set in (
-        DataSet(
-            "mnist",
-            "70,000 handwritten digits",
-            "https://ossci-datasets.s3.amazonaws.com/mnist/",
-            MNIST_FILES,
-        ),
+        DataSet("mnist", "70,000 handwritten digits", MNIST_MIRRORS[0], MNIST_FILES),
         DataSet(
             "par",
             "activities of five people by four worn tags (UCI 196)",

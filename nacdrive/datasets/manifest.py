@@ -13,14 +13,7 @@ from typing import Any
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import read_json, write_json
-from nacdrive.common.result_folder import (
-    BOOKKEEPING,
-    COMPLETE,
-    locked,
-    partial_target,
-    publish,
-    refuse_special_place,
-)
+from nacdrive.common.result_folder import BOOKKEEPING, COMPLETE, locked, partial_target, publish, refuse_special_place
 from nacdrive.common.runs import package_versions
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import SCHEMA_VERSION, UNITS, NotAnEpisodeError, from_parquet

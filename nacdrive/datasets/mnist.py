@@ -78,12 +78,8 @@ def idx_rank(part: str) -> int:
 
 def part_file(folder: Path, part: str) -> Path | None:
     """The file of one part under any of its usual names, or None."""
-    for dot in "-.":
-        for suffix in ("", ".gz"):
-            path = folder / f"{part}{dot}idx{idx_rank(part)}-ubyte{suffix}"
-            if path.is_file():
-                return path
-    return None
+    paths = [folder / f"{part}{dot}idx{idx_rank(part)}-ubyte{suffix}" for dot in "-." for suffix in ("", ".gz")]
+    return next(filter(Path.is_file, paths), None)
 
 
 def read_part(path: Path, part: str) -> NDArray[np.uint8]:

@@ -11,7 +11,6 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -261,10 +260,7 @@ class Imitation:
 
     def collect(self) -> list[LabelledDrive]:
         """The round's labelled drives, in the order of their tracks."""
-        tracks = self.tracks()
-        with closing(drive_batched(self.label, tracks, self.decide, AT_ONCE)) as results:
-            drives = dict(results)
-        return [drives[track] for track in tracks]
+        return drive_batched(self.label, self.tracks(), self.decide, AT_ONCE)
 
     def evaluate(self, first: int, count: int) -> dict[str, Any]:
         """Returns of ``count`` tracks that are not learnt from, fast renderer, the wheel not disturbed."""
@@ -274,10 +270,9 @@ class Imitation:
                 *_, last = opened
             return last.episode_return, last.next_info["laps"] > 0
 
-        with closing(drive_batched(drive, range(first, first + count), self.decide, AT_ONCE)) as results:
-            laps = dict(results)
-        returns = summary([laps[track][0] for track in sorted(laps)])
-        return {**returns, "episodes": count, "finished": sum(finished for _, finished in laps.values())}
+        laps = drive_batched(drive, range(first, first + count), self.decide, AT_ONCE)
+        returns = summary([total for total, _ in laps])
+        return {**returns, "episodes": count, "finished": sum(finished for _, finished in laps)}
 
     def fit(self, steps: int) -> float:
         """So many minibatches of all that was labelled; returns the mean loss of the last hundred."""

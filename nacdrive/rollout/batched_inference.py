@@ -7,7 +7,7 @@ of the closed loop is written twice; the thread that asks last has the batch dec
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from typing import Generic, TypeVar
@@ -75,11 +75,11 @@ def drive_batched(
     jobs: Iterable[J],
     decide: Callable[[Sequence[Q]], Sequence[A]],
     at_once: int = 16,
-) -> Generator[tuple[J, R], None, None]:
-    """Yield each job with ``drive(job, ask)`` as soon as it is done; ``ask(question)`` is what ``decide`` says.
+) -> list[R]:
+    """What ``drive(job, ask)`` returns for each job, in their order; ``ask(question)`` is what ``decide`` says.
 
-    At most ``at_once`` drive at the same time. Leaving the iterator early ends the drives at their next question; what
-    a drive or ``decide`` raises first ends all.
+    At most ``at_once`` drive at the same time. What a drive or ``decide`` raises first, or Ctrl-C, ends all of them at
+    their next question.
     """
     numbered = list(enumerate(jobs))
     batcher: Batcher[Q, A] = Batcher(decide, len(numbered), at_once)
@@ -94,12 +94,12 @@ def drive_batched(
             batcher.end()
 
     with ThreadPoolExecutor(at_once) as pool:
-        driving = {pool.submit(work, number, job): job for number, job in numbered}
+        driving = [pool.submit(work, number, job) for number, job in numbered]
         try:
             for done in as_completed(driving):
                 if (error := done.exception()) is not None:
                     raise batcher.failed or error
-                yield driving[done], done.result()
+            return [done.result() for done in driving]
         finally:
             batcher.fail(RuntimeError("nobody waits for the drives any more"))
             pool.shutdown(cancel_futures=True)

@@ -110,12 +110,7 @@ class RolloutWorker:
 
 
 def drive_jobs(
-    drive: Drive,
-    jobs: Iterable[EvalJob],
-    workers: int,
-    listeners: Iterable[Listener] = (),
-    *,
-    ray: str | None = None,
+    drive: Drive, jobs: Iterable[EvalJob], workers: int, listeners: Iterable[Listener] = (), *, ray: str | None = None
 ) -> Generator[tuple[EvalJob, Row], None, None]:
     """Yield each of ``jobs`` with its row as soon as it is driven; by 0 ``workers``: here, where ``listeners`` hear."""
     arguments = (drive, *((tuple(listeners),) if workers == 0 else ()))

@@ -152,11 +152,7 @@ def round_path(folder: Path, round_: int) -> Path:
 
 
 def collect_round(
-    config: TrainConfig,
-    folder: Path,
-    round_: int,
-    callbacks: TrainCallbacks,
-    cases: Sequence[tuple[int, Drive]] = (),
+    config: TrainConfig, folder: Path, round_: int, callbacks: TrainCallbacks, cases: Sequence[tuple[int, Drive]]
 ) -> list[Sample]:
     """Samples of a round of DAgger; what is recorded already is only read."""
     recording = folder / f"dagger-{round_}"

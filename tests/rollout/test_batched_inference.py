@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import threading
 from collections.abc import Callable, Sequence
 
@@ -23,15 +24,15 @@ def test_each_drive_gets_its_own_answers_and_all_that_drive_are_asked_together()
         return [-question for question in questions]
 
     jobs = [3, 5, 2, 4]
-    found = dict(drive_batched(count_up, jobs, decide, at_once=3))
-    assert found == {job: [-(100 * job + i) for i in range(job)] for job in jobs}
+    answers = drive_batched(count_up, jobs, decide, at_once=3)
+    assert answers == [[-(100 * job + i) for i in range(job)] for job in jobs]
     # Three at once; the fourth begins when the one of two decisions has ended, in the same step.
     assert batches[:3] == [[300, 500, 200], [301, 501, 201], [302, 502, 400]]
     assert batches[3:] == [[503, 401], [504, 402], [403]]
 
 
 def test_nothing_to_drive_is_no_drive() -> None:
-    assert list(drive_batched(count_up, [], lambda questions: questions)) == []
+    assert drive_batched(count_up, [], lambda questions: questions) == []
 
 
 @pytest.mark.parametrize("where", ["drive", "decide"])
@@ -48,13 +49,17 @@ def test_the_first_error_ends_all_drives(where: str) -> None:
 
     before = threading.active_count()
     with pytest.raises(ValueError, match="wheel"):
-        list(drive_batched(drive, [5, 6, 7], decide))
+        drive_batched(drive, [5, 6, 7], decide)
     assert threading.active_count() == before
 
 
-def test_leaving_early_ends_the_drives() -> None:
+def test_ctrl_c_ends_the_drives() -> None:
+    def decide(questions: Sequence[int]) -> Sequence[int]:
+        if 10**9 + 100 in questions:
+            _thread.interrupt_main()
+        return questions
+
     before = threading.active_count()
-    drives = drive_batched(count_up, [1, 10**9], lambda questions: questions)
-    assert next(drives)[0] == 1
-    drives.close()
+    with pytest.raises(KeyboardInterrupt):
+        drive_batched(count_up, [1, 10**7], decide)
     assert threading.active_count() == before
