@@ -273,16 +273,13 @@ def damaged_files(count: int, rng: random.Random, folder: Path, limit_s: int) ->
 
 def random_lines(count: int, rng: random.Random) -> list[list[str]]:
     """Command lines: a verb, some of its options, values that fit or do not."""
-    from nacdrive.cli.main import VERBS, load_verb
+    from nacdrive.cli.main import VERBS, entries, load_verb
 
     options: list[tuple[list[str], list[str]]] = []
     for verb in VERBS:
-        module = load_verb(verb)
-        entries = getattr(module, "VERBS", None)
-        parts = {(): module.CONFIG} if entries is None else {(sub,): config for sub, (config, _) in entries.items()}
-        for words, config in parts.items():
+        for sub, (config, _) in entries(load_verb(verb)).items():
             names = [f"--{field.name.rstrip('_').replace('_', '-')}" for field in dataclasses.fields(config)]
-            options.append(([verb, *words], names))
+            options.append(([verb, *sub.split()], names))
     lines = []
     for _ in range(count):
         words, names = rng.choice(options)

@@ -68,9 +68,6 @@ class DemoConfig(
             )
 
 
-CONFIG = DemoConfig
-
-
 def run(config: DemoConfig) -> int:
     """Do all stages; those already done are only looked at."""
     from nacdrive.cli import drive

@@ -36,9 +36,6 @@ class DoctorConfig(Page, OutOption):
     """Port that the Udacity simulator connects to."""
 
 
-CONFIG = DoctorConfig
-
-
 def run(config: DoctorConfig) -> tuple[int, list[Check]]:
     """Print one line per check; 1 if something essential does not work."""
     from rich.console import Console

@@ -111,9 +111,6 @@ class DriveConfig(
         return 0 if self.spec.realtime else self.seed
 
 
-CONFIG = DriveConfig
-
-
 def run(config: DriveConfig) -> int:
     """Drive, show, film, and say what came of it."""
     results = drive(config)

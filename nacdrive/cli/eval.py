@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 COMMON = ("drives", "flawless", "safety_stops")
 """Of the numbers of a track, those that every environment has."""
-CONFIG = EvalConfig
 
 
 def evaluate(config: EvalConfig) -> dict[str, Any]:

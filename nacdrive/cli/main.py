@@ -73,8 +73,17 @@ RENAMED = {"classify": ("predict", "--task", "emnist")}
 
 
 def load_verb(verb: str) -> ModuleType:
-    """The module of a verb, which holds ``CONFIG`` and ``run``, or ``VERBS`` of its own."""
+    """The module of a verb, which holds ``run``, or ``VERBS`` of its own."""
     return import_module(f"nacdrive.extras.{EXTRAS[verb]}" if verb in EXTRAS else f"nacdrive.cli.{verb}")
+
+
+def entries(module: Any) -> dict[str, tuple[type, Callable[[Any], Any]]]:
+    """Config class and function of each sub-verb of a verb's module; under no name ``run`` of one that has none, whose
+    config class is the one that ``run`` takes.
+    """
+    if hasattr(module, "VERBS"):
+        return dict(module.VERBS)
+    return {"": (getattr(module, module.run.__annotations__["config"]), module.run)}
 
 
 def usage() -> str:
@@ -162,11 +171,8 @@ def completion(shell: str) -> str:
 
     if shell not in ("bash", "zsh"):
         raise unknown_name("shell", shell, ("bash", "zsh"))
-    modules = {verb: load_verb(verb) for verb in VERBS}
     configs = [
-        (f"{verb} {name}".rstrip(), config)
-        for verb, module in modules.items()
-        for name, (config, _) in getattr(module, "VERBS", {"": (getattr(module, "CONFIG", None), None)}).items()
+        (f"{verb} {name}".rstrip(), config) for verb in VERBS for name, (config, _) in entries(load_verb(verb)).items()
     ]
     return script(shell, configs, VERBS)
 
@@ -239,9 +245,9 @@ def first_mistake(box: str) -> str:
 
 def module_entry(module: Any, verb: str, rest: list[str]) -> tuple[type, Callable[[Any], Any], str]:
     """Config class, function and program name of a verb, or of the sub-verb that ``rest`` begins with."""
-    sub_verbs: dict[str, tuple[type, Callable[[Any], Any]]] | None = getattr(module, "VERBS", None)
-    if sub_verbs is None:
-        return module.CONFIG, module.run, f"nacdrive {verb}"
+    sub_verbs = entries(module)
+    if "" in sub_verbs:
+        return *sub_verbs[""], f"nacdrive {verb}"
     if not rest or rest[0] in ("-h", "--help"):
         rows = "\n".join(
             f"  {name:<12} {(config.__doc__ or '').splitlines()[0]}" for name, (config, _) in sub_verbs.items()

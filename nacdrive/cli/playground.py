@@ -21,9 +21,6 @@ class PlaygroundConfig(
     """
 
 
-CONFIG = PlaygroundConfig
-
-
 def run(config: PlaygroundConfig) -> None:
     """Write the page and say how large it is."""
     from nacdrive.common.files import refuse_existing, write_text

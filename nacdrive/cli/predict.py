@@ -52,9 +52,6 @@ class PredictConfig(
                 raise UserError(f"{flag} is for --task {task}: leave it out.")
 
 
-CONFIG = PredictConfig
-
-
 def run(config: PredictConfig) -> dict[str, Any]:
     """Predict, print, write."""
     from nacdrive.common.files import refuse_existing

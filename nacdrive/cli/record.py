@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from nacdrive.drivers.tick import Listener
     from nacdrive.rollout.record import OnEpisode, RecordProgress, RecordResult
 
-CONFIG = RecordConfig
-
 
 def run(config: RecordConfig, also: OnEpisode = lambda episode, path: None) -> RecordResult:
     """Record, with a bar that shows episodes, frames per second and returns; ``also`` hears of each episode."""

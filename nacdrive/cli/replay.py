@@ -36,9 +36,6 @@ class ReplayConfig(
             raise UserError("name a recording to replay, such as recordings/carracing-sample.")
 
 
-CONFIG = ReplayConfig
-
-
 def run(config: ReplayConfig) -> int:
     """Serve the page until Ctrl-C, or write the video."""
     from nacdrive.cli.share import playground_of

@@ -23,9 +23,6 @@ class ShareConfig(RecordingOption, ModelIfGiven, EpisodeOption, TimeLimit, Targe
     positional = ("data", "model")
 
 
-CONFIG = ShareConfig
-
-
 def run(config: ShareConfig) -> int:
     """Write the page and say how large it is."""
     from nacdrive.common.files import refuse_existing

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from nacdrive.rollout.train_policy import TrainCallbacks
     from nacdrive.training.fit import FitResult, FitUpdate
 
-CONFIG = TrainConfig
-
 
 def run(config: TrainConfig, also: TrainCallbacks | None = None) -> dict[str, Any]:
     """Train, with a bar that shows round, epoch and losses; ``also`` is called of steps and episodes too."""

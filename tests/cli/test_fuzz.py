@@ -17,6 +17,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from nacdrive.cli.main import VERBS, load_verb, parse
+from nacdrive.cli.main import entries as verb_entries
 from nacdrive.common.errors import UserError
 from nacdrive.common.options import Port, check_options, check_value
 
@@ -32,11 +33,8 @@ def entries() -> dict[str, type]:
     """Config class of each verb and sub-verb."""
     result = {}
     for verb in VERBS:
-        module: Any = load_verb(verb)
-        if hasattr(module, "VERBS"):
-            result |= {f"nacdrive {verb} {name}": entry[0] for name, entry in module.VERBS.items()}
-        else:
-            result[f"nacdrive {verb}"] = module.CONFIG
+        for name, (config, _) in verb_entries(load_verb(verb)).items():
+            result[f"nacdrive {verb} {name}".rstrip()] = config
     return result
 
 

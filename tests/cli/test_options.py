@@ -17,6 +17,7 @@ from nacdrive.cli.expert import EvalConfig as ExpertEval
 from nacdrive.cli.help import print_help, rows, texts
 from nacdrive.cli.main import VERBS as ALL_VERBS
 from nacdrive.cli.main import completion, load_verb, parse
+from nacdrive.cli.main import entries as verb_entries
 from nacdrive.cli.words import is_shown, options, plain_type
 from nacdrive.common.errors import UserError
 from nacdrive.common.options import Options, type_hints
@@ -60,8 +61,7 @@ def entries() -> dict[str, Any]:
     """Config class of each verb and sub-verb."""
     found = {}
     for verb in ALL_VERBS:
-        module: Any = load_verb(verb)
-        for name, (config, _) in getattr(module, "VERBS", {"": (getattr(module, "CONFIG", None), None)}).items():
+        for name, (config, _) in verb_entries(load_verb(verb)).items():
             found[f"nacdrive {verb} {name}".rstrip()] = config
     return found
 

@@ -167,9 +167,6 @@ class ArenaConfig(
         return [(kept[i], str(self.recording.load(i).meta.get("track") or "")) for i in numbers]
 
 
-CONFIG = ArenaConfig
-
-
 def name_of(driver: str) -> str:
     """Of a driver that is a file or ``module:Name``."""
     return driver.rpartition(":")[2] if ":" in driver else Path(driver).stem

@@ -27,9 +27,6 @@ class ExportConfig(ModelOption, Output):
             raise UserError("--lap and --to html belong together: give the recorded lap that the page shows.")
 
 
-CONFIG = ExportConfig
-
-
 def run(config: ExportConfig) -> None:
     """Export, and say what was written."""
     from nacdrive.common.files import refuse_existing

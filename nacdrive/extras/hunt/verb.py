@@ -32,9 +32,6 @@ FREE_TO_CHANGE = (
 """Options that a resumed hunt may have changed; with the others it would be another search."""
 
 
-CONFIG = HuntConfig
-
-
 def run(config: HuntConfig) -> dict[str, Any]:
     """Search, drive what failed again, print the list; returns the summary."""
     from nacdrive.common.files import result_folder, write_json
