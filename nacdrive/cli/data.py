@@ -103,14 +103,12 @@ def check(config: CheckConfig) -> int:
 
     data_set = find_data_set(config.name)
     folder = config.folder or data_folder() / data_set.name
+    marks = {"sound": "", "note": "note: ", "problem": "PROBLEM: "}
     sound = True
     for finding in contents(data_set.name, folder):
-        print(f"{MARKS[finding.kind]}{finding.text}")
+        print(f"{marks[finding.kind]}{finding.text}")
         sound &= finding.kind != "problem"
     return 0 if sound else 1
-
-
-MARKS = {"sound": "", "note": "note: ", "problem": "PROBLEM: "}
 
 
 VERBS = {"list": (ListConfig, list_), "fetch": (FetchConfig, fetch), "check": (CheckConfig, check)}

@@ -95,7 +95,6 @@ def pronostia(folder: Path) -> None:
     random = np.random.default_rng(0)
     for name, snapshots in {"Bearing1_1": 60, "Bearing1_4": 40, "Bearing2_7": 30}.items():
         where = folder / "Full_Test_Set" / name
-        where.mkdir(parents=True, exist_ok=True)
         sign = ";" if name == "Bearing1_4" else ","
         for i in range(snapshots):
             signal = vibration(2560, max(0.0, 2 * i / snapshots - 1), random, 25_600)
@@ -110,7 +109,6 @@ def xjtu_sy(folder: Path) -> None:
     """One raw bearing, a file a minute."""
     random = np.random.default_rng(1)
     where = folder / "35Hz12kN" / "Bearing1_1"
-    where.mkdir(parents=True, exist_ok=True)
     for i in range(30):
         signal = vibration(32_768, max(0.0, i / 15 - 1), random, 25_600)
         lines = "%.4f,%.4f\n" * len(signal) % tuple(signal.ravel().tolist())

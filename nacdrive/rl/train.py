@@ -166,9 +166,6 @@ class Agent:
             **({} if self.memory is None else {"memory": self.memory.to_json()}),
         }
 
-    def driver(self, net: PolicyNet) -> PpoExpert:
-        return PpoExpert(net, repeat=self.repeat, env=self.env, continuous=self.continuous)
-
 
 class TimeIsUpError(Exception):
     """The minutes of the training are over; raised between two updates."""
@@ -259,6 +256,8 @@ def restore(model: PPO, laps: ParallelVecEnv, state: dict[str, Any]) -> None:
 class TrainingCallback(BaseCallback):
     """Between two updates: schedules, averaged weights, log, evaluation, checkpoint."""
 
+    model: PPO
+
     def __init__(
         self, config: PpoConfig, agent: Agent, laps: ParallelVecEnv, out: Path, show: Callable[[Progress], None]
     ) -> None:
@@ -287,11 +286,6 @@ class TrainingCallback(BaseCallback):
         self.laps.shape(self.config.shaping(self.done))
 
     @property
-    def ppo(self) -> PPO:
-        assert isinstance(self.model, PPO)
-        return self.model
-
-    @property
     def actor(self) -> dict[str, torch.Tensor]:
         return actor_tensors(self.model.policy.state_dict())
 
@@ -314,7 +308,7 @@ class TrainingCallback(BaseCallback):
             if over:
                 raise TimeIsUpError
         self.fresh = True
-        self.ppo.ent_coef = self.config.entropy_at(self.done)
+        self.model.ent_coef = self.config.entropy_at(self.done)
         self.laps.shape(self.config.shaping(self.done))
 
     def _on_step(self) -> bool:
@@ -335,7 +329,7 @@ class TrainingCallback(BaseCallback):
         self._log(evaluation)
         first = not (self.out / CHECKPOINT).exists()
         if first or last or time.monotonic() - self.saved > self.config.checkpoint_every_s:
-            write_checkpoint(self.out / CHECKPOINT, self.ppo, self.laps, self.average, self.seconds)
+            write_checkpoint(self.out / CHECKPOINT, self.model, self.laps, self.average, self.seconds)
             save_policy(self.out / LAST, self.policy(), self._about(evaluation))
             self.saved = time.monotonic()
 
@@ -351,7 +345,7 @@ class TrainingCallback(BaseCallback):
     def _evaluate(self) -> dict[str, Any]:
         began = time.monotonic()
         policy, agent = self.policy(), self.agent
-        expert = agent.driver(policy)
+        expert = PpoExpert(policy, repeat=agent.repeat, env=agent.env, continuous=agent.continuous)
         if self.config.shaped:
             env: DrivingEnv = make_carracing(repeat=agent.repeat, continuous=agent.continuous)
         else:
@@ -393,7 +387,7 @@ class TrainingCallback(BaseCallback):
             "length": mean("l"),
             "tiles": mean("tiles"),
             "finished": mean("finished"),
-            "entropy_weight": round(float(self.ppo.ent_coef), 6),
+            "entropy_weight": round(float(self.model.ent_coef), 6),
             **{name: float(f"{float(value):.5g}") for name, value in train_values.items() if np.isfinite(value)},
         }
         if evaluation is not None:

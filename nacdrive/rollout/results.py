@@ -153,8 +153,6 @@ KINDS: dict[str, Any] = {
     **get_type_hints(EpisodeResult),
     **{"ending": str, "actions": list, "curve": list},
 }
-
-
 OPTIONAL = {"track": str}
 """What only some rows have; all that is named nowhere are the environment's own numbers."""
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nacdrive.common.errors import UserError
+from nacdrive.models.effects import LastDecision
 from nacdrive.models.policy import Policy
 
 
@@ -24,8 +25,6 @@ class GradCam:
             raise UserError(f"{policy.name} has no convolution to look into: saliency needs one.")
         self.policy = policy
         self._layer: nn.Module = layer
-        self._past: Tensor | None = None
-        self._times: Tensor | None = None
 
     def __call__(self, frame: NDArray[np.uint8] | None = None, choice: int | None = None) -> NDArray[np.float32]:
         """Saliency [height, width] in 0 .. 1 of the newest frame for ``choice``, by default the one that is taken.
@@ -35,14 +34,13 @@ class GradCam:
         """
         recent = self.policy.last_decision()
         network, device = self.policy.network, self.policy.device
-        self._past, self._times = recent.past, torch.from_numpy(recent.times).float().to(device).unsqueeze(0)
         newest = torch.from_numpy(np.ascontiguousarray(recent.frame)).to(device).unsqueeze(0).float()
         if choice is None:
             choice = int(network.class_scores(torch.from_numpy(recent.scores).unsqueeze(0)).argmax())
         maps: list[Tensor] = []
         hook = self._layer.register_forward_hook(lambda module, inputs, output: maps.append(output))
         try:
-            score = self._scores(newest)[0, choice]
+            score = self._scores(newest, recent)[0, choice]
         finally:
             hook.remove()
         (gradient,) = torch.autograd.grad(score, maps[0])
@@ -54,13 +52,14 @@ class GradCam:
         map_[first:last] = seen.detach().float().cpu()
         return scaled(map_.numpy())
 
-    def _scores(self, newest: Tensor) -> Tensor:
+    def _scores(self, newest: Tensor, recent: LastDecision) -> Tensor:
         """[1, height, width, 3] floats of 0 .. 255 -> scores of the choices [1, choices]."""
         network = self.policy.network
         features = network.features(newest)
-        if self._past is not None:
-            features = torch.cat([self._past, features])
-        last = network.sequence.last(features.unsqueeze(0), self._times, None)
+        if recent.past is not None:
+            features = torch.cat([recent.past, features])
+        times = torch.from_numpy(recent.times).float().to(newest.device).unsqueeze(0)
+        last = network.sequence.last(features.unsqueeze(0), times, None)
         return network.class_scores(network.head(last))
 
 
