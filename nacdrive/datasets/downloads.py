@@ -143,10 +143,8 @@ def find_data_set(name: str) -> DataSet:
 
 def fetch(data_set: DataSet, folder: Path, *, bar: Callable[[str], Any] = lambda name: False) -> list[Path]:
     """Download into ``folder`` what is not there yet, and check it; ``bar`` makes a file's bar, with tqdm's methods.
-
-    Raises:
-        UserError: if the data set has to be fetched by hand, the network or the server fails, or what came has
-            another checksum (it is not kept).
+    ``UserError`` if the data set has to be fetched by hand, the network or the server fails, or what came has another
+    checksum (it is not kept).
     """
     if not data_set.files:
         raise UserError(

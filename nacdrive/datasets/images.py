@@ -42,10 +42,8 @@ class ImageError(UserError, ValueError):
 
 
 def decode_image(data: bytes) -> NDArray[np.uint8]:
-    """One frame, uint8 [height, width, 3], from PNG or JPEG bytes.
-
-    Raises:
-        ImageError: if the bytes are no image that Pillow can read to its end, or a larger one than any frame.
+    """One frame, uint8 [height, width, 3], from PNG or JPEG bytes; ``ImageError`` if they are no image that Pillow can
+    read to its end, or a larger one than any frame.
     """
     image_header(data)
     try:
@@ -56,10 +54,8 @@ def decode_image(data: bytes) -> NDArray[np.uint8]:
 
 
 def image_header(data: bytes) -> tuple[int, int, str]:
-    """Height, width and mode (``RGB``, ...) of a PNG or JPEG image, without decoding it.
-
-    Raises:
-        ImageError: if it is neither, or too large for a frame.
+    """Height, width and mode (``RGB``, ...) of a PNG or JPEG image, without decoding it; ``ImageError`` if it is
+    neither, or too large for a frame.
     """
     try:
         with Image.open(BytesIO(data), formats=FORMATS) as image:

@@ -151,12 +151,10 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any], episodes: Iterable
 
 
 def read_manifest(folder: Path) -> tuple[dict[str, Any], list[EpisodeInfo]]:
-    """The manifest and its episodes; whether their files are there is not looked at.
+    """The manifest and its episodes; whether their files are there is not looked at. ``UserError`` if the folder is
+    missing or empty, or holds no recording that this version can read.
 
     A recording that was to be replaced when the process was killed is replaced first.
-
-    Raises:
-        UserError: if the folder is missing or empty, or holds no recording that this version can read.
     """
     settle(folder)
     return _read_manifest(folder)
@@ -193,11 +191,8 @@ def _read_manifest(folder: Path) -> tuple[dict[str, Any], list[EpisodeInfo]]:
 
 
 def check_types(manifest: Mapping[str, Any]) -> None:
-    """Check what a manifest says of its recording.
-
-    Raises:
-        ValueError: if a part has another type than it is written with, or the rate is no rate.
-        TypeError, KeyError: if an entry of ``dropped`` is none.
+    """Check what a manifest says of its recording: ``ValueError`` if a part has another type than it is written with,
+    or the rate is no rate; ``TypeError`` or ``KeyError`` if an entry of ``dropped`` is none.
     """
     for name, kind in (("source", str), ("expert", str), ("recipe", dict), ("dropped", list)):
         if not isinstance(manifest[name], kind):

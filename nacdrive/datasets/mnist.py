@@ -55,10 +55,8 @@ class Events:
 
 
 def load_mnist(folder: Path) -> Mnist:
-    """Read the four idx files of ``folder``, packed or not.
-
-    Raises:
-        UserError: if a file is missing (all are named), is no whole gzip file, or has another checksum than MNIST.
+    """Read the four idx files of ``folder``, packed or not; ``UserError`` if a file is missing (all are named), is no
+    whole gzip file, or has another checksum than MNIST.
     """
     files = {part: part_file(folder, part) for part in MD5}
     missing = [f"{part}-idx{idx_rank(part)}-ubyte" for part, path in files.items() if path is None]

@@ -61,12 +61,10 @@ class ParRecording:
 
 
 def read_par(path: Path) -> list[ParRecording]:
-    """Recordings of a PAR file, or of the official one in a folder, in order of names.
+    """Recordings of a PAR file, or of the official one in a folder, in order of names; ``UserError`` if there is none,
+    it is a damaged copy of the official one, or a line is not of the format.
 
     A file as long as the official one must be it to the bit; files of one's own in its format are read as they are.
-
-    Raises:
-        UserError: if there is none, it is a damaged copy of the official one, or a line is not of the format.
     """
     if path.is_dir():
         path = path / FILE_NAME

@@ -40,10 +40,8 @@ class Stay:
 
 
 def read_stays(folder: Path) -> list[Stay]:
-    """The stays of a folder, or an archive, with ``set-a`` and ``Outcomes-a.txt`` as PhysioNet ships them.
-
-    Raises:
-        UserError: if it is another set or a part of this one, or a line is not of the format (with file and line).
+    """The stays of a folder, or an archive, with ``set-a`` and ``Outcomes-a.txt`` as PhysioNet ships them;
+    ``UserError`` if it is another set or a part of this one, or a line is not of the format (with file and line).
     """
     folder = unpacked(folder) if is_archive(folder) else folder
     if not (folder / STAYS).is_dir() or not (folder / OUTCOMES).is_file():

@@ -254,10 +254,8 @@ def duplicates_sentence(count: int) -> str:
 
 
 def read_listed(info: EpisodeInfo) -> Episode:
-    """The episode of a listed file.
-
-    Raises:
-        NotAnEpisodeError: if the file is missing, truncated, altered or no episode; half a sentence says which.
+    """The episode of a listed file; ``NotAnEpisodeError`` if that is missing, truncated, altered or no episode: half a
+    sentence says which.
     """
     why = size_problem(info)
     if why is not None:
@@ -269,11 +267,7 @@ def read_listed(info: EpisodeInfo) -> Episode:
 
 
 def load_episode(info: EpisodeInfo) -> Episode:
-    """``read_listed``, for people.
-
-    Raises:
-        UserError: as there, and what to do.
-    """
+    """``read_listed`` for people: a ``UserError`` as there, and what to do."""
     try:
         return read_listed(info)
     except NotAnEpisodeError as error:

@@ -74,12 +74,10 @@ def write_recording(
     progress: Callable[[int], None] = lambda frames: None,
 ) -> Converted:
     """Write a whole recording, or none: a recording that ``overwrite`` replaces stays until the new one is complete.
+    ``UserError`` if ``out`` holds something else, the header makes no sense, or making an episode raises one.
 
     ``header`` has the names of ``HEADER``; ``seeds`` are those of the ``episodes``, in an order which the recording
     keeps, and one episode is held at a time. ``progress`` gets the frames so far.
-
-    Raises:
-        UserError: if ``out`` holds something else, the header makes no sense, or making an episode raises one.
     """
     with staged_recording(out, overwrite=overwrite) as staging:
         manifest = manifest_of(header)

@@ -197,13 +197,11 @@ def is_log(folder: Path) -> bool:
 
 
 def read_log(folder: Path | str) -> UdacityLog:
-    """Read the log in ``folder``; rows that cannot be used are left out with a warning.
+    """Read the log in ``folder``; rows that cannot be used are left out with a warning. ``UserError`` if there is no
+    log, or no usable row in it.
 
     Paths in the log are those of the computer that recorded: only their last part counts, and the images are looked
     for in ``IMG`` beside the log, then beside the log itself.
-
-    Raises:
-        UserError: if there is no log, or no usable row in it.
     """
     folder = Path(folder)
     path = folder if folder.name == LOG else folder / LOG

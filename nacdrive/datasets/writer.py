@@ -53,10 +53,8 @@ class RecordingWriter:
         ``source`` is what is driven, such as ``carracing``, ``fps`` counts recorded frames per simulated second, and
         ``expert`` gives the labels. ``recipe`` is what must be the same when the recording is resumed, ``drive`` how it
         is driven, for those who drive it once more (plain JSON). Without ``license`` it keeps the one that it has.
-
-        Raises:
-            UserError: if the folder holds a recording and neither is asked for, holds something else, or was recorded
-                with another recipe.
+        ``UserError`` if the folder holds a recording and neither ``resume`` nor ``overwrite`` is given, holds something
+        else, or was recorded with another recipe.
         """
         self.folder = Path(folder)
         if overwrite and resume:
@@ -104,10 +102,8 @@ class RecordingWriter:
         return {int(row["seed"]): float(row["episode_return"]) for row in self._manifest["dropped"]}
 
     def add(self, episode: Episode) -> Path:
-        """Write one episode and list it.
-
-        Raises:
-            UserError: if the disk is full, or the episode was driven in something else than this recording's source.
+        """Write one episode and list it; ``UserError`` if the disk is full, or the episode was driven in something else
+        than this recording's source.
         """
         if episode.source != self._manifest["source"]:
             raise UserError(

@@ -31,9 +31,8 @@ def make_envs(seed: int, indices: range, options: dict[str, Any]) -> None:
 def answer(order: tuple[str, Any]) -> Any:
     """In a worker: carry out one order on its share of the environments.
 
-    Returns:
-        For ``step``, ``reset`` and ``restore`` the observations uint8 [envs, 4, 48, 48]; ``step`` gives them with a
-        pair (reward, info) per environment; ``state`` gives the states.
+    ``step``, ``reset`` and ``restore`` give the observations uint8 [envs, 4, 48, 48], ``step`` with a pair (reward,
+    info) per environment; ``state`` gives the states.
     """
     verb, value = order
     if verb == "step":
