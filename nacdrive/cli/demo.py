@@ -145,7 +145,9 @@ def stages(config: DemoConfig) -> tuple[RecordConfig, TrainConfig, DriveConfig]:
     recording = RecordConfig(**done, episodes=config.episodes, out=config.out / "recording")
     training = TrainConfig(
         **done,
-        **given(LayerOption, EpochsOption, DaggerOptions, Device),
+        **given(EpochsOption, DaggerOptions, Device),
+        model=config.model,
+        paper_form=config.paper_form,
         data=(recording.folder,),
         batch_size=BATCH,
         dagger_epochs=max(1, config.epochs // 2),

@@ -23,7 +23,7 @@ COMMON = ("drives", "flawless", "safety_stops")
 """Of the numbers of a track, those that every environment has."""
 
 
-def evaluate(config: EvalConfig) -> dict[str, Any]:
+def run(config: EvalConfig) -> dict[str, Any]:
     """Evaluate as ``config`` says; prints progress and the result, returns the metrics."""
     from nacdrive.cli.page import open_page
     from nacdrive.common.files import result_folder, write_json
@@ -32,8 +32,8 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     from nacdrive.common.runs import run_record, usable_cores
     from nacdrive.drivers.exported import ExportedPolicy
     from nacdrive.drivers.policy import PolicyDriver
-    from nacdrive.rollout import evaluate as evaluation
     from nacdrive.rollout.drive import LoadedDrive, usual_expert, warn_of_pixels
+    from nacdrive.rollout.evaluate import evaluate, identify
 
     env = config.spec
     drive = config.driven(find_model(config.model, env.task) if config.driver is None else None)
@@ -50,7 +50,7 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     offline = judge_recorded(policy, config.data) if policy is not None and config.data else None
     if offline is not None and not config.count:
         out = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
-        judged = {"env": env.title, "model": evaluation.identify(drive), "offline": offline, "run": run_record(config)}
+        judged = {"env": env.title, "model": identify(drive), "offline": offline, "run": run_record(config)}
         write_json(out / "metrics.json", judged)
         print(verdict_text(offline))
         print(f"numbers: {out / 'metrics.json'}")
@@ -67,7 +67,7 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
             show.page = open_page(stack, config.host, config.page_port, title, **what)
             listeners.append(show.page.publish)
         out = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
-        metrics = evaluation.evaluate(
+        metrics = evaluate(
             drive,
             seeds,
             out,
@@ -90,9 +90,6 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
         print(verdict_text(offline))
     print(f"report: {out / 'report.html'}")
     return metrics
-
-
-run = evaluate
 
 
 def write_laps(model: Path, out: Path, metrics: dict[str, Any]) -> None:

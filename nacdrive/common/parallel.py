@@ -29,7 +29,7 @@ J = TypeVar("J")
 R = TypeVar("R")
 Initializer = Callable[..., object]
 OnMessage = Callable[[Any, Any], object]
-OnLost = Callable[[Any, int | None], Any]
+Setup = tuple[Callable[[Any], Any], Initializer | None, tuple[Any, ...]]
 
 END_S = 5.0
 """A worker gets so long to end by itself before it is ended."""
@@ -63,7 +63,7 @@ def run_jobs(
     initargs: tuple[Any, ...] = (),
     on_message: OnMessage | None = None,
     ray: str | None = None,
-    on_lost: OnLost | None = None,
+    on_lost: Callable[[Any, int | None], Any] | None = None,
     max_tasks_per_child: int | None = None,
     preload: Sequence[str] = (),
     gpus: float = 0,
@@ -164,9 +164,6 @@ def run_by_method(
 ) -> Generator[tuple[J, Any], None, None]:
     """``run_jobs`` with its ``options``: each worker makes ``kind(*arguments)``, whose ``method`` does its jobs."""
     return run_jobs(partial(_call_made, method), jobs, initializer=_make, initargs=(kind, *arguments), **options)
-
-
-Setup = tuple[Callable[[Any], Any], Initializer | None, tuple[Any, ...]]
 
 
 def _run_here(setup: Setup, jobs: Iterator[Any], on_message: OnMessage | None) -> Iterator[tuple[Any, Any]]:
@@ -489,8 +486,7 @@ class _RayActors:
         return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
 
     def pack(self, setup: Setup) -> bytes:
-        packed: bytes = self._ray.cloudpickle.dumps((*setup, trusted()))
-        return packed
+        return bytes(self._ray.cloudpickle.dumps((*setup, trusted())))
 
     def start(self, packed: bytes) -> Any:
         self._actors.append(self._class.remote(packed, list(sys.path)))

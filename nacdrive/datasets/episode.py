@@ -99,8 +99,7 @@ class Episode:
         steps = len(self.frames)
         if steps == 0:
             raise ValueError("an episode has at least one frame")
-        lengths = {name: getattr(self, name).shape for name in COLUMNS}
-        wrong = {name: shape for name, shape in lengths.items() if shape != (steps,)}
+        wrong = {name: shape for name in COLUMNS if (shape := getattr(self, name).shape) != (steps,)}
         for name, values in self.optional.items():
             if values.ndim != (2 if name == "expert_logits" else 1) or len(values) != steps:
                 wrong[name] = values.shape

@@ -109,7 +109,7 @@ def list_column(rows: NDArray[np.float32]) -> pa.FixedSizeListArray:
 
 
 def from_parquet(data: bytes) -> Episode:
-    """The episode in a file; ``NotAnEpisodeError`` if its bytes are truncated, damaged, foreign or of a newer schema."""
+    """The episode in a file; ``NotAnEpisodeError`` if it is truncated, damaged, foreign or of a newer schema."""
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
         header = read_header(file.schema_arrow.metadata)

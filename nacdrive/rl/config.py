@@ -253,11 +253,9 @@ class ImitateConfig(
 
     def lr_at(self, step: int) -> float:
         """Learning rate of the minibatch of that number, from 0."""
+        first, last = self.learning_rate
         share = min(step / max(self.all_steps - 1, 1), 1.0)
-        return (
-            self.learning_rate[1]
-            + (self.learning_rate[0] - self.learning_rate[1]) * (1 + math.cos(math.pi * share)) / 2
-        )
+        return last + (first - last) * (1 + math.cos(math.pi * share)) / 2
 
 
 class ExpertImitateConfig(ImitateConfig, Result):

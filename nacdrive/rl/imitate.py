@@ -202,14 +202,8 @@ class Imitation:
     def loaded(self, ask: Callable[[Any], Any], teacher: Driver | None = None, **how: Any) -> LoadedDrive:
         """How the agent drives; ``how`` are further fields of ``Drive``."""
         config = self.config
-        options = {
-            "renderer": "fast",
-            "repeat": config.repeat,
-            "max_frames": config.max_frames,
-            "instruments": config.instruments,
-            "rule": config.rule,
-        }
-        drive = Drive(options=options, safety_stop=False, **{"camera": config.disturbance, **how})
+        same = {name: getattr(config, name) for name in ("repeat", "max_frames", "instruments", "rule")}
+        drive = Drive(options={"renderer": "fast", **same}, safety_stop=False, **{"camera": config.disturbance, **how})
         return LoadedDrive(drive, driver=BatchedExpert(self.average, config.repeat, ask), expert=teacher)
 
     @torch.inference_mode()

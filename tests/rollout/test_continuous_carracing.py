@@ -12,7 +12,7 @@ import pytest
 
 import nacdrive.envs  # noqa: F401
 from nacdrive.cli.drive import DriveConfig, drive
-from nacdrive.cli.eval import evaluate
+from nacdrive.cli.eval import run as evaluate
 from nacdrive.cli.expert import EvalConfig as ExpertEvalConfig
 from nacdrive.cli.expert import run_eval
 from nacdrive.common.errors import UserError

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nacdrive.cli.eval import evaluate as evaluate_verb
 from nacdrive.cli.eval import on_tracks, write_laps
+from nacdrive.cli.eval import run as evaluate_verb
 from nacdrive.cli.replay import ReplayConfig, open_run
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import result_folder

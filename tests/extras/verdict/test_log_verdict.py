@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nacdrive.cli.eval import evaluate as evaluate_verb
+from nacdrive.cli.eval import run as evaluate_verb
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.udacity_log import is_log
 from nacdrive.extras.verdict.log_verdict import (

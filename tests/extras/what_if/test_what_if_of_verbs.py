@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from nacdrive.cli import drive, replay
-from nacdrive.cli.eval import evaluate
+from nacdrive.cli.eval import run as evaluate
 from nacdrive.common.action import Action
 from nacdrive.common.paths import shipped
 from nacdrive.drivers.tick import Tick
