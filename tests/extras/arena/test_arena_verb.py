@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,7 +12,8 @@ from nacdrive.cli.replay import ReplayConfig, open_run, parts_of
 from nacdrive.common.errors import UserError
 from nacdrive.common.result_folder import release_folders
 from nacdrive.datasets.recording import Recording
-from nacdrive.extras.arena.verb import ArenaConfig, run
+from nacdrive.extras.arena.card import ArenaCard
+from nacdrive.extras.arena.verb import ArenaConfig, drive_tracks, run
 
 SAMPLE = Path("recordings/carracing-sample")
 TWO = ("tests.helpers.arena_drivers:Straight", "geometric")
@@ -63,6 +64,29 @@ def test_six_may_drive_and_a_ghost_and_a_person_are_among_them() -> None:
     limits: dict[str, Any] = {"drivers": TWO, "person": True, "allow_control": True}
     for options in ({"top_speed": 1.0, "head_start": 60.0}, {"top_speed": 100.0, "head_start": 0.0}):
         assert ArenaConfig(**limits, **options).top_speed == options["top_speed"]
+
+
+@pytest.mark.parametrize(
+    ("is_shown", "fast", "paces"),
+    [
+        (True, False, {"realtime": True, "together": True}),
+        (True, True, {"realtime": False, "together": True}),
+        (False, False, {"realtime": False, "together": False}),
+    ],
+)
+def test_only_what_is_watched_keeps_pace_with_the_clock(is_shown: bool, fast: bool, paces: dict[str, bool]) -> None:
+    driven: list[dict[str, Any]] = []
+
+    class Course:
+        def drive(self, *where: Any, audience: Any, **how: bool) -> None:
+            driven.append(how)
+            raise KeyboardInterrupt
+
+    course: Any = Course()
+    config = ArenaConfig(drivers=TWO, fast=fast, headless=not is_shown)
+    with pytest.raises(KeyboardInterrupt):
+        drive_tracks(config, course, ArenaCard() if is_shown else None, cast(Any, None))
+    assert driven == [paces]
 
 
 def test_a_result_lies_in_a_folder_of_the_track_and_of_those_who_drive() -> None:

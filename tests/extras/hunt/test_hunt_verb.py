@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.progress import Progress
 
 from nacdrive.cli.eval import EvalConfig
 from nacdrive.cli.help import texts
@@ -26,6 +27,9 @@ from nacdrive.extras.hunt.search import Search
 from nacdrive.extras.hunt.verb import MINUTES, run
 from nacdrive.models import load_policy, save_policy
 from nacdrive.rollout.evaluate import EvalJob, RolloutWorker
+from nacdrive.training.fit import FitUpdate
+from nacdrive.training.fit import Progress as FitProgress
+from tests.helpers.episodes import make_episode
 
 
 @pytest.mark.parametrize(
@@ -50,6 +54,18 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(options: dict[str, Any], s
 
 def test_the_help_says_how_long_it_searches_if_nobody_says() -> None:
     assert f"Of a hunt: {MINUTES:g} if neither this nor" in texts(MinutesOption)["minutes"]
+
+
+def test_a_training_has_a_bar_over_all_its_steps_and_then_over_its_drives(monkeypatch: pytest.MonkeyPatch) -> None:
+    bars = Progress(disable=True)
+    monkeypatch.setattr(correct, "progress_bar", lambda: bars)
+    with correct.show_training(HuntConfig(dagger_episodes=7)) as callbacks:
+        assert callbacks.on_step is not None and callbacks.on_episode is not None
+        callbacks.on_step(FitUpdate(FitProgress(round=1, epoch=2, step=5), steps=10, epochs=4, train_loss=0.125))
+        (bar,) = bars.tasks
+        assert (bar.completed, bar.total) == (25, 40) and bar.fields["state"] == "round 1, epoch 3 of 4, loss 0.125"
+        callbacks.on_episode(2, make_episode(7, steps=3))
+        assert bar.total == 7 and bar.fields["state"].startswith("round 2: seed 7, 3 frames, ")
 
 
 def test_a_policy_of_another_environment_and_nothing_to_search_are_refused_before_a_folder_is_made(

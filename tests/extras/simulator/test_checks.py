@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import tomllib
 from importlib.metadata import PackageNotFoundError
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -67,3 +69,17 @@ def test_a_missing_server_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("text", "numbers"), [("5.11.4", (5, 11, 4)), ("4.9.0rc1", (4, 9)), ("x", ())])
 def test_versions_compare_by_their_numbers(text: str, numbers: tuple[int, ...]) -> None:
     assert checks.release(text) == numbers
+
+
+def test_the_oldest_versions_that_serve_are_those_of_the_package() -> None:
+    """What pip takes is never older, and no older one is asked for than pip would take."""
+    extras = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    taken = dict(line.split(">=") for lines in extras.values() for line in lines if ">=" in line)
+    for name, lowest in checks.LOWEST.items():
+        if name.lower() in taken:
+            version = checks.release(taken[name.lower()])
+            assert version >= lowest and version[0] == lowest[0], name
+    assert all(number >= 0 for lowest in checks.LOWEST.values() for number in lowest)
+    assert checks.LOWEST["eventlet"] == (0, 40)

@@ -69,6 +69,15 @@ def test_a_lost_car_is_put_back_and_said_so(env: UdacityTrackEnv) -> None:
     assert abs(env.track_position.offset) < 0.1
 
 
+def test_it_drives_for_as_long_as_it_is_asked_to(env: UdacityTrackEnv) -> None:
+    drive = UdacitySimulator(env, "127.0.0.1", 1, say=lambda line: None)
+    began = time.monotonic()
+    drive.run(0.3)
+    assert time.monotonic() - began >= 0.3
+    # Pictures that came late are made up for by more steps at once.
+    assert 0.2 <= env.t_s <= time.monotonic() - began + 0.1
+
+
 def test_keys() -> None:
     assert Keys.of(set()) == Keys(False, 0, 0)
     assert Keys.of({"w", "a"}) == Keys(True, 1, -1)
