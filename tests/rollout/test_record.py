@@ -87,7 +87,7 @@ def test_progress_counts_every_frame_and_episode(tmp_path: Path) -> None:
     steps: list[RecordProgress] = []
     result = record_episodes(config(tmp_path / "r"), lambda episode, path: seeds.append(episode.seed), steps.append)
     assert sorted(seeds) == [SEED, SEED + 1, SEED + 2]
-    assert (steps[-1].kept, steps[-1].asked, steps[-1].driving) == (3, 3, 0)
+    assert (steps[-1].kept, steps[-1].dropped) == (3, 0)
     assert steps[-1].frames == result.frames == 45
 
 
