@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ncps.wirings import NCP, AutoNCP, FullyConnected, Random
 
-from nacdrive.nac import NAC, auto_ncp, from_ncps, layered_wiring, ncp, random_wiring
+from nacdrive.nac import NAC, auto_ncp, from_ncps, key, layered_wiring, ncp, random_wiring
 from nacdrive.nac.wiring import backbone_wiring, sensory_wiring
 
 
@@ -79,6 +79,18 @@ def test_masking_a_group_in_a_layer_equals_building_it_with_the_masked_wiring(gr
     layer.mask_group(group, [0, 1])
     for name in ("sensory", "inter", "command", "motor"):
         assert torch.equal(getattr(layer.backbone, name).mask, getattr(masked.backbone, name).mask), name
+
+
+@pytest.mark.parametrize(("units", "command"), [(1, 1), (2, 1), (5, 2), (10, 4), (64, 25)])
+def test_two_fifths_of_a_keys_neurons_are_command_neurons_and_none_feeds_itself(units: int, command: int) -> None:
+    for sparsity in (0.0, 0.5):
+        if sparsity and units < 5:
+            continue  # AutoNCP wants more
+        wiring = key._wiring(6, units, 3, sparsity, None)
+        sizes = [len(wiring.neurons(group)) for group in ("inter", "command", "motor")]
+        assert sizes == [units - command, command, 3]
+        commands = wiring.neurons("command")
+        assert not wiring.adjacency[commands[:, None], commands].any()
 
 
 @pytest.mark.parametrize("kind", ["ncp", "random", "full", "own"])

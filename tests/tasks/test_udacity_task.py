@@ -103,6 +103,18 @@ def test_the_split_keeps_side_cameras_to_the_training_part():
         TASK.split([drive(20)], 0.5, seed=0)
 
 
+def test_each_fold_is_split_by_a_seed_of_its_own(monkeypatch):
+    task, drives = load_task("udacity"), [drive(3000)]
+    monkeypatch.setattr(task, "load", lambda folders: drives)
+    for k, fold in enumerate(task.folds({"udacity": None}, 3, seed=7)):
+        train, valid = task.split(block_folds(drives, 5)[k][0], 0.15, 7 + k)
+        assert fold.name == f"blocks {k + 1} of 5" and {tuple(s.fields) for s in fold.tests["udacity"]} == {
+            ("frames", "t", "target")
+        }
+        for ours, its in ((train, fold.train), (valid, fold.valid)):
+            assert [s.fields["frames"].tolist() for s in ours] == [s.fields["frames"].tolist() for s in its]
+
+
 def test_side_cameras_steer_back_to_the_line():
     center, left, right = with_sides([drive(11)])
     torch.testing.assert_close(left.fields["target"][:9], center.fields["target"][:9] + 0.2)

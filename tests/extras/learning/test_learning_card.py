@@ -19,7 +19,7 @@ def test_a_page_is_told_of_the_stage_each_epoch_and_of_the_laps() -> None:
         for epoch, loss in ((0, 2.0), (0, 1.5), (1, 1.0), (1, float("nan"))):
             card.step(FitUpdate(Progress(round=0, epoch=epoch), steps=2, epochs=2, train_loss=loss))
         card.stage("it practises")
-        snapshot = server._state.wait_for_new(Seen(), 600)
+        snapshot = server._state.wait_for_new(Seen(), 150)
         assert snapshot is not None and snapshot.about is not None
         assert snapshot.about["learning"] == {"stage": "it practises", "losses": [[0, 1.5], [0, 1.0]]}
         # It has waited in vain for a lap by now.
@@ -27,7 +27,7 @@ def test_a_page_is_told_of_the_stage_each_epoch_and_of_the_laps() -> None:
         card.lap(make_episode(7, steps=3))
         rows: list[Row] = []
         while len(rows) < 3:
-            snapshot = server._state.wait_for_new(snapshot.seen, 600)
+            snapshot = server._state.wait_for_new(snapshot.seen, 150)
             assert snapshot is not None
             rows += snapshot.lanes[0].rows
         assert [(row[3], row[4]) for row in rows] == [(1, 7)] * 3

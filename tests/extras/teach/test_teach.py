@@ -30,6 +30,7 @@ from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import Keys
 from nacdrive.envs.carracing.env import to_action
 from nacdrive.extras.teach import card as teach_module
+from nacdrive.extras.teach import pupil
 from nacdrive.extras.teach.card import TeachCard, teach_card
 from nacdrive.extras.teach.pupil import Outcome, compare, meant
 from nacdrive.extras.teach.rounds import Job, Round, Teaching
@@ -405,3 +406,12 @@ def test_who_cannot_be_taught_is_refused_before_the_drive(options: dict[str, Any
     assert config.allow_control and config.seed == 3_000_000, "nobody learns from the tracks of the test"
     with pytest.raises(UserError, match=sentence):
         teach_card(config, load(config))
+
+
+def test_a_lesson_agrees_within_a_tenth_of_the_steering_or_in_the_choice() -> None:
+    answers = torch.tensor([[0.05, 0.9], [0.25, -0.9], [-1.5, 0.0]])
+    steering = torch.tensor([0.0, 0.0, -1.0])
+    assert pupil.same(answers, steering).tolist() == pupil.same(answers, torch.stack([steering, steering], 1)).tolist()
+    assert pupil.same(answers, steering).tolist() == [True, False, True]
+    # Choices that nobody made do not count.
+    assert pupil.same(answers, torch.tensor([1, -1, 0])).tolist() == [True, False]

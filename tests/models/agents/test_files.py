@@ -33,6 +33,17 @@ def test_the_network_of_nature_has_its_published_sizes() -> None:
     assert shapes == [(32, 4, 8, 8), (64, 32, 4, 4), (64, 64, 3, 3), (512, 3136), (64, 512), (32, 64), (5, 32)]
 
 
+def test_the_network_of_nature_scores_pictures_from_black_0_to_white_1() -> None:
+    net = NatureNet(View(frames=2, height=36, width=36), 3, features=16, hidden=(8,)).eval()
+    stacks = torch.randint(0, 256, (5, *net.view.shape), dtype=torch.uint8)
+    y = stacks.double() / 255
+    for name, layer in net.double().vision.named_children():
+        y = layer(y)
+        assert name != "1" or y.min() == 0, "a rectified convolution"
+    scores = net.head(torch.tanh(net.hidden[0](y)))
+    torch.testing.assert_close(net.float()(stacks), scores.float(), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("content", [b"", b"no policy", b"PK\x03\x04 damaged"])
 def test_damaged_file_gives_one_sentence(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "p.pt").write_bytes(content)
