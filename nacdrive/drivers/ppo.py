@@ -114,8 +114,7 @@ class PpoExpert(Driver):
         state = self.net.init_state() if self._memory is None else self._memory
         now = torch.tensor([self._t_s], dtype=torch.float64, device=self.device)
         scores, self._memory = self.net.step(torch.from_numpy(stack).to(self.device), now, state)
-        row: NDArray[np.float32] = scores.cpu().numpy()
-        return row
+        return scores.cpu().numpy()
 
     @torch.inference_mode()
     def logits(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -130,8 +129,7 @@ class PpoExpert(Driver):
             )
         if self.net.memory is not None:
             raise UserError("an expert with a memory labels frames in their order: call reset(), then act(frame).")
-        scores: NDArray[np.float32] = self.net(torch.from_numpy(stacks).to(self.device)).cpu().numpy()
-        return scores
+        return np.asarray(self.net(torch.from_numpy(stacks).to(self.device)).cpu().numpy())
 
     def act_batch(self, stacks: NDArray[np.uint8]) -> list[Action]:
         """What the expert would do in each of N situations, uint8 [N, 4, 48, 48]; logits included."""

@@ -121,5 +121,4 @@ def bounds(array: NDArray[np.float32]) -> tuple[float, float]:
 def as_bytes(array: NDArray[np.float32], lo: float, hi: float) -> NDArray[np.uint8]:
     """``array`` scaled from ``lo`` .. ``hi`` to 0 .. 255; what is not a number becomes ``lo``."""
     scaled = np.nan_to_num((array - lo) * (255.0 / (hi - lo)), nan=0.0, posinf=255.0, neginf=0.0)
-    clipped: NDArray[np.uint8] = np.clip(scaled + 0.5, 0, 255).astype(np.uint8)
-    return clipped
+    return np.asarray(np.clip(scaled + 0.5, 0, 255), np.uint8)

@@ -141,8 +141,7 @@ class Car:
     @property
     def position(self) -> Array:
         """East, north and up of the car's middle on the ground, metres."""
-        middle: Array = np.array(self.path.get_pos()) - ABOVE_GROUND
-        return middle
+        return np.asarray(np.array(self.path.get_pos()) - ABOVE_GROUND)
 
     @property
     def heading(self) -> float:

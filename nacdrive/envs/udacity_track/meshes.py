@@ -175,8 +175,7 @@ def grain(rng: Generator, blur: float, side: int = SIDE) -> NDArray[np.float32]:
         edge = int(4 * blur) + 1
         noise = np.asarray(cv2.GaussianBlur(np.pad(noise, edge, mode="wrap"), (0, 0), blur), dtype=np.float32)
         noise = noise[edge:-edge, edge:-edge]
-    scaled: NDArray[np.float32] = (noise - noise.mean()) / noise.std()
-    return scaled
+    return np.asarray((noise - noise.mean()) / noise.std())
 
 
 def grey(values: NDArray[np.float32]) -> NDArray[np.uint8]:

@@ -72,8 +72,7 @@ def bent(border: Array, rng: np.random.Generator, side: float, shift: float, str
     points = points + np.outer(points @ along, along) * (stretch - 1)
     cos, sin = math.cos(angle), math.sin(angle)
     turned: Array = points @ np.array(((cos, sin), (-sin, cos)))
-    centred: Array = turned - turned.mean(axis=0)
-    return centred
+    return np.asarray(turned - turned.mean(axis=0))
 
 
 def swayed(line: Array, rng: np.random.Generator) -> Array:

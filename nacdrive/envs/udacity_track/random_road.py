@@ -128,15 +128,13 @@ def draw_heights(rng: np.random.Generator, count: int, spacing: float, difficult
     steepest = np.abs(np.diff(heights, append=heights[:1])).max() / spacing
     most = STEEPEST[0] + (STEEPEST[1] - STEEPEST[0]) * difficulty
     heights = heights * (most * rng.uniform(0.25, 1.0) / steepest)
-    above: Array = heights - heights.min() + 1.2
-    return above
+    return np.asarray(heights - heights.min() + 1.2)
 
 
 def smoothed(values: Array, sigma: float) -> Array:
     """Values along a closed line, smoothed by a Gaussian of ``sigma`` points."""
     gain = np.exp(-2 * (np.pi * np.fft.rfftfreq(len(values)) * sigma) ** 2)
-    smooth: Array = np.fft.irfft(np.fft.rfft(values) * gain, len(values))
-    return smooth
+    return np.fft.irfft(np.fft.rfft(values) * gain, len(values))
 
 
 def draw_lake(rng: np.random.Generator, line: Array) -> tuple[float, float, float]:
@@ -187,8 +185,7 @@ class Structures:
         between = np.abs(np.arange(len(points))[:, None] - np.arange(len(points)))
         along = np.minimum(between, len(points) - between) * 4 * self.spacing
         alone = ((square > TUNNEL_CLEARANCE**2) | (along < 1.5 * TUNNEL_CLEARANCE)).all(axis=1)
-        everywhere: NDArray[np.bool_] = np.repeat(alone, 4)[: self.count]
-        return everywhere
+        return np.repeat(alone, 4)[: self.count]
 
     def _rails(self, curvature: Array) -> NDArray[np.bool_]:
         """At the outside of bends and along some stretches, at one side or both; with some roads nowhere, [N, 2]."""

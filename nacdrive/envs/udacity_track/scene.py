@@ -144,8 +144,7 @@ def land_colours(ground: Terrain, appearance: Appearance, rng: np.random.Generat
     base = base * (1 - earthy * beside) + np.array(appearance.earth) * earthy * beside
     base = base * (1 - steep) + np.array(appearance.rock) * steep
     light = appearance.ambient + (1 - appearance.ambient) * 1.25 * np.clip(normal @ np.array(appearance.sun), 0, None)
-    lit: Array = base * appearance.exposure * light[:, :, None]
-    return lit
+    return np.asarray(base * appearance.exposure * light[:, :, None])
 
 
 def water_quads(track: Track, ground: Terrain, appearance: Appearance) -> Quads:
@@ -205,8 +204,7 @@ def free_places(track: Track, ground: Terrain, count: int, rng: np.random.Genera
     # On the mound over a tunnel trees would stand in the air or in the vault.
     clear = np.where(track.tunnel[along], FOOT, CLEAR_OF_ROAD)
     good = (distance > track.half_width + clear) & (height > track.water_level + 0.3)
-    free: Array = np.c_[flat, height - 0.1][good][:count]
-    return free
+    return np.asarray(np.c_[flat, height - 0.1][good][:count])
 
 
 def crossed(places: Array, heights: Array, halves: Array, rng: np.random.Generator) -> Quads:

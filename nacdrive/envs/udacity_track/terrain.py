@@ -48,8 +48,7 @@ class Terrain:
         u, v = column - c, row - r
         low = values[r, c] * (1 - u) + values[r, c + 1] * u
         high = values[r + 1, c] * (1 - u) + values[r + 1, c + 1] * u
-        between: Array = low * (1 - v) + high * v
-        return between
+        return np.asarray(low * (1 - v) + high * v)
 
     def normals(self) -> Array:
         """Unit normals [rows, columns, 3]."""
@@ -133,5 +132,4 @@ def wild(road: Track, places: Array, road_height: Array) -> Array:
         # An arm of the lake runs under the bridge.
         middle = road.line[road.bridge, :2].mean(axis=0)
         hollow = np.maximum(hollow, np.clip(1.6 - np.linalg.norm(places - middle, axis=1) / 55.0, 0, 1))
-    height: Array = (road_height + hills) * (1 - hollow) + (road.water_level - 3) * hollow
-    return height
+    return np.asarray((road_height + hills) * (1 - hollow) + (road.water_level - 3) * hollow)

@@ -261,5 +261,4 @@ class TrackPosition:
         away = places[:, None] - self.track.line[near, :2]
         index = (away**2).sum(axis=2).argmin(axis=1)
         sideways = (away[np.arange(len(places)), index] * self.track.left[near[index]]).sum(axis=1)
-        beyond: NDArray[np.bool_] = np.abs(sideways) > self.track.half_width
-        return beyond
+        return np.asarray(np.abs(sideways) > self.track.half_width)

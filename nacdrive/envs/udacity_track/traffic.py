@@ -63,8 +63,7 @@ def draw_slow_cars(track: Track, count: int, rng: np.random.Generator, start_s: 
 
 def apart(track: Track, ahead: Array, behind: float) -> Array:
     """Metres along the lap from ``behind`` to each of ``ahead``, the shorter way; negative if that is backwards."""
-    metres: Array = (ahead - behind + track.length / 2) % track.length - track.length / 2
-    return metres
+    return (ahead - behind + track.length / 2) % track.length - track.length / 2
 
 
 class Traffic:
