@@ -74,9 +74,7 @@ class NamedDriver(DriverWrapper):
 
 
 def driver_checksum(driver: str) -> str | None:
-    """SHA-256 of a trained driver's file, or of the module of a user's own; None for those that are part of
-    nacdrive.
-    """
+    """SHA-256 of a trained driver's file, or of the module of a user's own; None for those of nacdrive itself."""
     path = expert_file(driver)
     if not path.is_file() and ":" in driver:
         module = sys.modules.get(load_driver(driver).module)

@@ -81,9 +81,7 @@ class Driver:
         return RUNNING
 
     def vary(self, rng: np.random.Generator) -> dict[str, Any]:
-        """Drive in another manner from the next ``reset`` on, so that recordings hold many; returns what they shall
-        say of it.
-        """
+        """Drive in another manner from the next ``reset`` on, as recordings want; returns what they shall say of it."""
         return {}
 
 

@@ -107,9 +107,7 @@ class HumanControl:
                 self._let_go(why)
 
     def set_keys(self, who: int, keys: Collection[str], axes: tuple[float, float] | None = None) -> None:
-        """Browser ``who`` holds down ``keys``, said again and again; ``axes`` of a gamepad count while it holds
-        none.
-        """
+        """Browser ``who`` holds down ``keys``, said again and again; ``axes`` of a gamepad count without any."""
         with self._changed:
             if self._person == who:
                 self._keys, self._heard = frozenset(keys) & frozenset(KEYS), self._clock()
@@ -204,9 +202,8 @@ class RestartEpisode(Exception):  # noqa: N818 - a signal to the loop, no error
 class HumanOverride(DriverWrapper):
     """Lets a person who has taken over drive in the driver's stead, pause, and start over.
 
-    The driver (None where a person is the only one) is asked in either case: it must not lose the thread, and people
-    want to see what it would do. Where time passes by itself a pause brakes the car, and starting over makes the driver
-    alone forget the drive.
+    The driver (None where there is none) is asked in either case: it must not lose the thread, and people want to see
+    what it would do. Where time passes by itself a pause brakes, and starting over makes the driver alone forget.
     """
 
     def __init__(self, driver: Driver | None, control: HumanControl) -> None:

@@ -57,9 +57,7 @@ def seal(model: bytes) -> bytes:
 
 
 def read_sealed(path: Path) -> bytes:
-    """The bytes of an exported policy; ``PolicyError`` if it is missing, of another producer, or not as it was
-    exported.
-    """
+    """Bytes of an exported policy; ``PolicyError`` if it is missing, of another producer, or not as it was exported."""
     try:
         data = path.read_bytes()
     except OSError as error:

@@ -103,9 +103,7 @@ class Driving(ModelOption, DriverOption, ExpertOption, SpeedOption, Device):
 
 
 def check_expert(spec: EnvSpec, expert: str | None, also: tuple[str, ...] = (), name: str = "--expert") -> None:
-    """Refuse the name of an expert that ``spec`` does not know; files, ``module:Name`` and drivers that no environment
-    calls its own pass.
-    """
+    """Refuse an expert that ``spec`` does not know; files, ``module:Name`` and drivers of no environment pass."""
     if expert is None or ":" in expert or expert in (*spec.experts, *also) or Path(expert).expanduser().is_file():
         return
     known = {one for other in map(env_spec, ENVIRONMENTS.names()) for one in other.experts}

@@ -23,8 +23,7 @@ from nacdrive.models.agents.view import ROWS, FrameStack, View
 
 
 class PpoExpert(Driver):
-    """An exported PPO policy, driven deterministically: the action with the highest logit, or the mean of the
-    continuous one.
+    """An exported PPO policy, driven deterministically: the action of the highest logit, or the continuous mean.
 
     Args:
         net: The policy; one with a memory decides on frames in their order, and streams. One that stable-baselines3

@@ -74,9 +74,7 @@ class ContinuousPursuit:
 
 
 class PurePursuit(Driver):
-    """Drives CarRacing and the built-in Udacity tracks, and says at any moment what it would do; with the usual
-    ``parameters`` if none are given.
-    """
+    """Drives CarRacing and the built-in Udacity tracks, with the usual ``parameters`` if none are given."""
 
     name = "geometric"
     needs = Needs(repeat=4, any_pace=True)

@@ -136,9 +136,7 @@ class RacingLine(Driver):
 
 
 def cautious() -> RacingLine:
-    """A slower driver, for ``--expert nacdrive.drivers.racing_line:cautious``: it leaves an agent that sees little
-    the time to recover.
-    """
+    """Slower, for ``--expert nacdrive.drivers.racing_line:cautious``: agents that see little have time to recover."""
     return RacingLine(RacingLineParameters(grip=80.0, drive=30.0, braking=70.0, top_speed=45.0))
 
 

@@ -21,9 +21,7 @@ LONGEST_STOP_S = 3.2
 
 
 def checked(action: Action, choices: int = 0) -> Action:
-    """``action`` itself if it can be carried out, else ``PolicyFailureError``; ``choices`` discrete ones there are, 0
-    where control is continuous.
-    """
+    """``action`` if it can be carried out, else ``PolicyFailureError``; one of ``choices`` unless those are 0."""
     if not isinstance(action, Action):
         raise PolicyFailureError(f"the driver gave no Action but {type(action).__name__}")
     numbers = {"steering": action.steering, "throttle": action.throttle, "brake": action.brake}

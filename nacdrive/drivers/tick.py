@@ -62,8 +62,7 @@ class Tick:
     """Named neuron states of the sequence layer (phi, omega, weights, ...), and ``frame_t_s``: when the frames of the
     window were taken. Empty where not asked for."""
     why: Mapping[str, Any] | None = None
-    """What muting each part of the policy alone does to this decision, as of ``models.effects.Effects.explain``; None
-    where not asked for."""
+    """What muting each part of the policy alone does to it: ``models.effects.Effects.explain``; None if not asked."""
     saliency: NDArray[np.float32] | None = None
     """Where the policy looked, [height, width] in 0 .. 1; None where not asked for."""
     events: tuple[str, ...] = ()

@@ -2,9 +2,8 @@
 
 Importing it registers the Gymnasium ids ``nacdrive/CarRacing-v0``, ``nacdrive/CarRacingFast-v0`` and
 ``nacdrive/UdacityTrack-v0``; ``gymnasium.make("nacdrive.envs:nacdrive/UdacityTrack-v0")`` imports and makes one.
-Gymnasium itself has looked into no entry points since its version 1.0.
-None of them has ``max_episode_steps``: how many steps an episode may have depends on ``repeat``, and they end it
-themselves.
+Gymnasium itself has looked into no entry points since its version 1.0. None of them has ``max_episode_steps``: how many
+steps an episode may have depends on ``repeat``, and they end it themselves.
 """
 
 from __future__ import annotations

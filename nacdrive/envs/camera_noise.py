@@ -167,8 +167,7 @@ class NoisyCamera(DrivingWrapper):
 
     Whoever drives sees the disturbed frame; the true one is in ``info["clean_frame"]``, for experts and recordings.
     Where frames are lost or late, ``info["frame_t_s"]`` says when the one that is shown was taken. A camera with a rate
-    of its own sets how many simulated frames the environment holds an action (``UserError`` where it cannot). All else
-    is the environment's own.
+    of its own sets how many simulated frames the environment holds an action (``UserError`` where it cannot).
     """
 
     def __init__(self, env: DrivingEnv, noise: CameraNoise) -> None:

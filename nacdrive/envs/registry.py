@@ -76,8 +76,7 @@ class EnvSpec:
     recording_folder: Path = Path("recordings/expert")
     """Where recordings of its expert go, if nobody says otherwise."""
     agent_actions: tuple[str, ...] = ()
-    """Kinds of actions that an agent of reinforcement learning may be given (``--actions``); () where the environment
-    says itself what it takes."""
+    """Kinds of actions that a learning agent may be given (``--actions``); () where the environment says which."""
     shaped_training: bool = False
     """Whether agents learn on episodes of their own making: with a shaped reward, early ends and a driver's quick
     pictures (``rl/training_env.py``). If not, on the environment as it is."""

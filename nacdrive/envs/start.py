@@ -34,9 +34,7 @@ class Start(Options):
 
     @property
     def place(self) -> dict[str, Any]:
-        """``offset`` (metres), ``heading`` (radians) and ``speed`` (m/s), as far as they are given: options of an
-        environment's ``reset``.
-        """
+        """``offset`` (m), ``heading`` (radians) and ``speed`` (m/s), as far as given: options of a ``reset``."""
         place = {name.removeprefix("start_"): value for name, value in self.given.items()}
         return place | ({"heading": math.radians(place["heading"])} if "heading" in place else {})
 

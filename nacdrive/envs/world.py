@@ -118,8 +118,7 @@ class World(EnvOption, TrackOptions, EpisodeOptions, RendererOption, RepeatOptio
 def check_world(spec: EnvSpec, config: Options, but: tuple[str, ...] = ()) -> None:
     """Refuse options of ``config`` that ``spec`` would ignore, and tracks that it does not have.
 
-    A value that is the usual one, or a switch that is off, asks for nothing; ``but`` are options that mean something
-    else to the verb.
+    A value that is the usual one, or a switch that is off, asks for nothing; ``but``: with another meaning to the verb.
     """
     road: RoadOptions = getattr(config, "road", RoadOptions())
     given: dict[str, Any] = road.given | getattr(config, "start", MIDDLE).given

@@ -243,9 +243,7 @@ class StreamState:
             return Snapshot(now, news, self._about if seen.version != now.version else None)
 
     def first_seen(self) -> Seen:
-        """What a viewer who comes now is not sent: nothing of several lanes; of one what was before the Tick that is
-        shown, which is not to wait for it (see ``past``).
-        """
+        """What a new viewer is not sent: of one lane all before the Tick that is shown (see ``past``), else nothing."""
         with self._changed:
             lane, *others = self._lanes
             if others or lane.shown is None:

@@ -143,9 +143,7 @@ class Connections:
             return self._connections.pop(sid, None)
 
     def driven(self) -> SimulatorConnection | None:
-        """The newest simulator that has reported soundly (to connect takes over from nobody), or the newest such
-        client.
-        """
+        """The newest simulator that reported soundly (to connect takes over from nobody), or the newest such client."""
         return self._newest(lambda each: each.separator is not None)
 
     def expected(self) -> SimulatorConnection | None:

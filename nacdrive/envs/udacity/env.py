@@ -121,9 +121,7 @@ class UdacityEnv(DrivingEnv):
         return f"Safety stop: {self.safety}" if self.safety else ""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, Any]:
-        """Wait for a simulator and its first sound picture; ``DriveInterruptedError`` if ``interrupt`` or ``close`` was
-        called.
-        """
+        """Wait for a sound picture of a simulator; ``DriveInterruptedError`` after ``interrupt`` or ``close``."""
         gymnasium.Env.reset(self, seed=seed)
         self._start_over()
         while True:

@@ -219,9 +219,7 @@ class LegacyEngine(engineio.Server):  # type: ignore[misc]
                 session.hang_up()
 
     def _make_room(self) -> bool:
-        """Whether one more client has a place: whoever came first and has not reported soundly makes way, so that
-        nobody keeps the simulator out by taking all of them.
-        """
+        """Whether one more client has a place; whoever came first and has not reported soundly makes way if need be."""
         sessions = [each for each in list(self.sockets.values()) if not each.closed]
         if len(sessions) < MOST_SESSIONS:
             return True

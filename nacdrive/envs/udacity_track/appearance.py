@@ -20,8 +20,7 @@ class Appearance:
     ambient: float = 0.50
     """Light in the shade, 0 .. 1."""
     exposure: float = 1.22
-    """All brightness times this; road and land are as bright as in recordings of the real lake track, and so is the
-    sky."""
+    """All brightness times this; road, land and sky are as bright as in recordings of the real lake track."""
     zenith: Colour = (0.295, 0.385, 0.557)
     horizon: Colour = (0.557, 0.639, 0.721)
     asphalt: Colour = (0.64, 0.64, 0.57)
@@ -107,9 +106,7 @@ SEASONS: dict[str, dict[str, Colour]] = {
 
 
 def varied_day(rng: np.random.Generator, variety: float) -> Appearance:
-    """A day beside a random road: ``random_appearance``, and with ``variety`` 0 .. 1 more and more of other seasons,
-    weather and times of day.
-    """
+    """A day beside a random road; with ``variety``, 0 .. 1, ever more of other seasons, weather and times of day."""
     day = random_appearance(rng)
     # All of it is drawn whatever comes of it, so that one choice leaves the others alone.
     season = str(rng.choice(list(SEASONS))) if rng.random() < variety else "summer"

@@ -45,9 +45,7 @@ class Quads:
 
 @cache
 def vertex_format() -> core.GeomVertexFormat:
-    """Of ``VERTEX``. Four floats are read as they lie there; three, or bytes of colour, cost the renderer half as much
-    again for every vertex.
-    """
+    """Of ``VERTEX``: four floats are read as they lie; three, or bytes of colour, take half as long again."""
     columns = core.GeomVertexArrayFormat()
     columns.add_column(core.InternalName.get_vertex(), 4, core.GeomEnums.NT_float32, core.GeomEnums.C_point)
     columns.add_column(core.InternalName.get_color(), 4, core.GeomEnums.NT_float32, core.GeomEnums.C_point)
@@ -232,9 +230,7 @@ def bush_texture(rng: Generator) -> NDArray[np.uint8]:
 
 
 def crown(rng: Generator, *, centres: int, top: float, bottom: float, spread: float, trunk: float) -> NDArray[np.uint8]:
-    """A tree, RGBA [128, 64, 4]: clusters of leaves around a trunk, darker below; shares of the picture's height and
-    width. What is transparent has alpha 0.
-    """
+    """A tree, RGBA [128, 64, 4]: leaves around a trunk, darker below; lengths are shares of height and width."""
     high, wide = 128, 64
     picture = np.zeros((high, wide, 4), dtype=np.uint8)
     half = max(1, int(trunk * wide / 2))

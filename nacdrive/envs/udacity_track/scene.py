@@ -221,9 +221,7 @@ def crossed(places: Array, heights: Array, halves: Array, rng: np.random.Generat
 
 
 def build_sky(appearance: Appearance, rng: np.random.Generator) -> NodePath:
-    """A cylinder around the camera, with which it moves, drawn first and behind everything: bands of colour from the
-    ground to the zenith, with far hills painted on its foot.
-    """
+    """A cylinder around the camera, behind everything: bands of colour up to the zenith, far hills on its foot."""
     angle = np.linspace(0, 2 * np.pi, SKY_SIDES + 1)
     ring = np.stack([np.cos(angle), np.sin(angle)], axis=1) * SKY_RADIUS
     zenith, horizon = (np.array(c) * appearance.exposure for c in (appearance.zenith, appearance.horizon))

@@ -119,9 +119,7 @@ def fixed_track(
     earth: Stretches,
     **more: Any,
 ) -> Track:
-    """A track whose line passes near ``corners`` (east, north, up), which are rounded off over ``rounding`` metres;
-    ``more`` are fields of ``Track``.
-    """
+    """A track past ``corners`` (east, north, up), rounded over ``rounding`` metres; ``more``: fields of ``Track``."""
     line = evenly_spaced(rounded(evenly_spaced(np.array(corners, dtype=float), 0.5), rounding / 0.5))
     heading, curvature = directions(line)
     count = len(line)

@@ -27,9 +27,7 @@ class Window:
     """A window that shows the pictures it is given, three times as large; one at a time in a process."""
 
     def __init__(self, pace_s: float = 0.0) -> None:
-        """``pace_s``: ``show`` lasts at least this long, so that a drive is seen at its real speed; ``UserError`` if
-        there is no display.
-        """
+        """``pace_s``: the least time of a ``show``, for a drive at its real speed; ``UserError`` without a display."""
         try:
             pygame.display.quit()
             self.surface = pygame.display.set_mode(SIZE)
