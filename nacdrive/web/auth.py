@@ -60,11 +60,10 @@ class AccessControl:
     def _same_site(self, request: Request) -> None:
         """Refuse what another site's page asks for; following a link to this page is fine."""
         origin = request.headers.get("Origin")
-        if origin is not None and urlsplit(origin).netloc != request.host:
-            abort(403, "Another site's page may not read this one.")
+        elsewhere = origin is not None and urlsplit(origin).netloc != request.host
         site = request.headers.get("Sec-Fetch-Site", "none")
         link = request.headers.get("Sec-Fetch-Mode") == "navigate" and request.path == "/" and request.method == "GET"
-        if site not in ("same-origin", "none") and not link:
+        if elsewhere or (site not in ("same-origin", "none") and not link):
             abort(403, "Another site's page may not read this one.")
 
     def _trade(self, token: str) -> str | None:

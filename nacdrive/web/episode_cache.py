@@ -91,15 +91,8 @@ class EpisodeCache:
 
     def listing(self) -> list[dict[str, Any]]:
         """The runs and their episodes as plain JSON."""
+        plain = ("name", "choices", "circuit", "policy", "expert", "network_input")
         return [
-            {
-                "name": run.name,
-                "choices": list(run.choices),
-                "circuit": run.circuit,
-                "policy": run.policy,
-                "expert": run.expert,
-                "network_input": run.network_input,
-                "episodes": [asdict(label) for label in run.labels],
-            }
+            {**{name: getattr(run, name) for name in plain}, "episodes": [asdict(label) for label in run.labels]}
             for run in self.runs
         ]

@@ -7,7 +7,7 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from socketserver import BaseServer
@@ -193,11 +193,12 @@ class PageServer(ThreadedWSGIServer):
 
 
 class HttpServer:
-    """Starts and stops an application on a port; a context manager."""
+    """Starts and stops the application of a page with its cards on a port; a context manager."""
 
-    def __init__(self, host: str, port: int, app: Flask, access: AccessControl) -> None:
-        self.host, self.port = host, port
-        self._app, self._access = app, access
+    def __init__(self, host: str, port: int, mode: str, announce: Callable[[str], None], cards: Sequence[Card]) -> None:
+        self.host, self.port, self._cards = host, port, list(cards)
+        self._access = AccessControl(host, announce)
+        self._app = base_app(self._access, mode, cards)
         self._server: PageServer | None = None
         self._thread = Thread()
 
@@ -235,6 +236,8 @@ class HttpServer:
         print(text, flush=True)
 
     def stop(self) -> None:
+        for card in self._cards:
+            card.close()
         if self._server is not None:
             self._server.shutdown()
             self._thread.join()

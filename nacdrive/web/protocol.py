@@ -64,12 +64,12 @@ def pack(tick: Tick, seq: int, row: Sequence[float | int | None] | None = None, 
         add("saliency", "u8", grey.tobytes(), grey.shape, lo=0.0, hi=1.0)
     for name, decided in (("logits", tick.policy or tick.action), ("expert_logits", tick.expert)):
         if decided is not None and decided.logits is not None:
-            scores = float32(decided.logits)
+            scores = np.ascontiguousarray(decided.logits, "<f4")
             add(name, "f32", scores.tobytes(), scores.shape)
     if tick.why is not None:
         add("why", "json", json.dumps(tick.why, allow_nan=False, separators=(",", ":")).encode(), ())
     for name, values in tick.neurons.items():
-        array = float32(values)
+        array = np.ascontiguousarray(values, "<f4")
         if array.size <= EXACT_VALUES:
             add(f"neurons.{name}", "f32", array.tobytes(), array.shape)
         else:
@@ -104,11 +104,6 @@ def shrink(map_: NDArray[Any], side: int = 64) -> NDArray[Any]:
     while max(map_.shape) > side:
         map_ = cv2.resize(map_, (map_.shape[1] // 2, map_.shape[0] // 2), interpolation=cv2.INTER_AREA)
     return map_
-
-
-def float32(values: Any) -> NDArray[np.float32]:
-    """``values`` as a contiguous little-endian float32 array."""
-    return np.ascontiguousarray(values, dtype="<f4")
 
 
 def bounds(array: NDArray[np.float32]) -> tuple[float, float]:

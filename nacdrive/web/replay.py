@@ -11,10 +11,9 @@ from flask import Flask, Response, abort, request, send_file
 
 from nacdrive.drivers.tick import Tick
 from nacdrive.viz.video import video
-from nacdrive.web.auth import AccessControl
 from nacdrive.web.card import Card
 from nacdrive.web.episode_cache import EpisodeCache
-from nacdrive.web.http_server import HttpServer, base_app
+from nacdrive.web.http_server import HttpServer
 from nacdrive.web.protocol import message, pack
 from nacdrive.web.stream import COLUMNS, Lane, finite
 
@@ -32,18 +31,12 @@ class ReplayServer(HttpServer):
         announce: Callable[[str], None] = print,
         cards: Sequence[Card] = (),
     ) -> None:
-        access, self._cards = AccessControl(host, announce), list(cards)
-        super().__init__(host, port, replay_app(cache, access, cards), access)
-
-    def stop(self) -> None:
-        for card in self._cards:
-            card.close()
-        super().stop()
+        super().__init__(host, port, "replay", announce, cards)
+        add_replay(self._app, cache, cards)
 
 
-def replay_app(cache: EpisodeCache, access: AccessControl, cards: Sequence[Card]) -> Flask:
-    """The Flask application of a replay."""
-    app = base_app(access, "replay", cards)
+def add_replay(app: Flask, cache: EpisodeCache, cards: Sequence[Card]) -> None:
+    """What is asked of a replay."""
 
     def ticks(run: int, episode: int) -> Sequence[Tick]:
         if not cache.has(run, episode):
@@ -86,8 +79,6 @@ def replay_app(cache: EpisodeCache, access: AccessControl, cards: Sequence[Card]
             return send_file(
                 (Path(folder) / "drive.mp4").open("rb"), "video/mp4", as_attachment=True, download_name=name
             )
-
-    return app
 
 
 def numbers(ticks: Sequence[Tick]) -> dict[str, Any]:

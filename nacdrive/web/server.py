@@ -6,15 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from flask import Flask, Response, abort, request
+from flask import Response, abort, request
 
 from nacdrive.drivers.human import HumanControl
 from nacdrive.drivers.tick import Tick
-from nacdrive.web.auth import AccessControl
 from nacdrive.web.card import Card
 from nacdrive.web.control_socket import serve_controller
-from nacdrive.web.http_server import HttpServer, UpgradedResponse, base_app, require_origin
-from nacdrive.web.stream import DriveResult, StreamState, plain
+from nacdrive.web.http_server import HttpServer, UpgradedResponse, require_origin
+from nacdrive.web.stream import DriveResult, StreamState, finite
 from nacdrive.web.stream_socket import Encoder, serve_viewer
 
 GOODBYE_S = 1.0
@@ -59,7 +58,6 @@ class LiveServer(HttpServer):
         cards: Sequence[Card] = (),
     ) -> None:
         self._state = StreamState(max(1, len(names)))
-        self._cards = list(cards)
         if control is not None:
             self._state.set(control=control.state)
             control.on_change = lambda: self._state.set(control=control.state)
@@ -74,10 +72,9 @@ class LiveServer(HttpServer):
             "people": [list(names).index(name) for name in people],
             "cards": {card.name: card.describe() for card in cards},
         }
-        access = AccessControl(host, announce)
-        app = live_app(self._state, access, hello, control, cards)
-        app.get("/edges")(lambda: {"edges": circuit["edges"] if circuit else []})
-        super().__init__(host, port, app, access)
+        super().__init__(host, port, "several" if names else "live", announce, cards)
+        self._app.get("/edges")(lambda: {"edges": circuit["edges"] if circuit else []})
+        self._add_sockets(hello, control)
         for card in cards:
             card.attach(self)
 
@@ -115,47 +112,33 @@ class LiveServer(HttpServer):
 
     def result(self, result: DriveResult) -> None:
         """Show what came of an episode, until the next one begins; it also stands after the end of the run."""
-        self._state.set(result={name: plain(value) for name, value in asdict(result).items()})
+        about = {name: finite(value) if isinstance(value, float) else value for name, value in asdict(result).items()}
+        self._state.set(result=about)
 
     def stop(self) -> None:
         self._state.close()
-        for card in self._cards:
-            card.close()
-        if self._server is not None:
-            self._state.wait_for_viewers(False, GOODBYE_S)
+        self._state.wait_for_viewers(False, GOODBYE_S)
         super().stop()
 
+    def _add_sockets(self, hello: dict[str, Any], control: HumanControl | None) -> None:
+        """The stream, what came before it, and a way in for commands where there is a ``control``."""
+        state, encoder = self._state, Encoder(max(1, len(hello["names"])))
+        wheel = not hello["names"] or bool(hello["people"])
+        commands = {name: command for card in self._cards for name, command in card.commands.items()}
 
-def live_app(
-    state: StreamState,
-    access: AccessControl,
-    hello: dict[str, Any],
-    control: HumanControl | None,
-    cards: Sequence[Card],
-) -> Flask:
-    """The application of a running drive: page and stream, and a way in for commands where there is a ``control``."""
-    app = base_app(access, "several" if hello["names"] else "live", cards)
-    encoder = Encoder(max(1, len(hello["names"])))
-    wheel = not hello["names"] or bool(hello["people"])
-    commands = {name: command for card in cards for name, command in card.commands.items()}
+        @self._app.route("/stream", websocket=True)
+        def stream() -> Response:
+            require_origin()
+            with state.viewer():
+                serve_viewer(request.environ, state, encoder, hello)
+            return UpgradedResponse()
 
-    @app.route("/stream", websocket=True)
-    def stream() -> Response:
-        require_origin()
-        with state.viewer():
-            serve_viewer(request.environ, state, encoder, hello)
-        return UpgradedResponse()
+        self._app.get("/past")(state.past)
 
-    @app.get("/past")
-    def past() -> dict[str, Any]:
-        return state.past()
-
-    @app.route("/control", websocket=True)
-    def controller() -> Response:
-        require_origin()
-        if control is None:
-            abort(403, "This drive can only be watched: it was started without --allow-control.")
-        serve_controller(request.environ, state, control, commands, wheel=wheel)
-        return UpgradedResponse()
-
-    return app
+        @self._app.route("/control", websocket=True)
+        def controller() -> Response:
+            require_origin()
+            if control is None:
+                abort(403, "This drive can only be watched: it was started without --allow-control.")
+            serve_controller(request.environ, state, control, commands, wheel=wheel)
+            return UpgradedResponse()

@@ -328,10 +328,5 @@ def finite(value: float | None) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def plain(value: Any) -> Any:
-    """``value`` for JSON: floats that are not finite become None."""
-    return finite(value) if isinstance(value, float) else value
-
-
 COLUMNS = tuple(columns(Tick(0, 0, 0, 0.0, np.zeros((1, 1, 3), np.uint8), Action(0.0, 0.0, 0.0)), 0, 0.0, 0, 0.0))
 """Names of the numbers of a row."""

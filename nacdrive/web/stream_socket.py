@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import socket as sockets
 import time
+from contextlib import suppress
 from functools import partial
 from threading import Lock, Thread
 from typing import Any
@@ -82,14 +83,12 @@ class Encoder:
 def serve_viewer(environ: dict[str, Any], state: StreamState, encoder: Encoder, hello: dict[str, Any]) -> None:
     """Serve one viewer until it leaves or the run ends; runs in the viewer's own thread."""
     socket = accept(environ)
-    try:
+    # A viewer that has gone concerns nobody else.
+    with suppress(ConnectionClosed, OSError):
         socket.send(json.dumps({"kind": "hello", "columns": COLUMNS, **hello}, allow_nan=False))
         stream(socket, state, encoder)
         socket.send(json.dumps({"kind": "bye"}))
         socket.close()
-    except (ConnectionClosed, OSError):
-        # The viewer has gone: nobody else is concerned.
-        return
 
 
 def accept(environ: dict[str, Any], largest: int = LARGEST_ANSWER) -> Server:

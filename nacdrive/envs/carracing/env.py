@@ -232,7 +232,6 @@ class CarRacingEnv(DrivingEnv):
         return float(self.world.tile_visited_count / len(self.world.track))
 
     def _info(self, grass: float, finished: bool) -> dict[str, Any]:
-        assert self.world.car is not None
         hull, tiles = self.world.car.hull, self._tiles_visited()
         left_road = grass >= 1 and not self._off_road
         self._off_road, self._finished = grass >= 1, bool(finished)

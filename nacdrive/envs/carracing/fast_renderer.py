@@ -89,7 +89,9 @@ class FastCar(Car):
 
     def step(self, dt: float) -> None:
         for wheel in self.wheels:
-            self._steer(wheel)
+            error = wheel.steer - wheel.joint.angle
+            speed = min(50.0 * abs(error), 3.0)
+            wheel.joint.motorSpeed = speed if error > 0 else -speed if error < 0 else 0.0
             friction_limit = max((FRICTION_LIMIT * tile.road_friction for tile in wheel.tiles), default=0.0)
             friction_limit = max(friction_limit, GRASS_FRICTION)
 
@@ -121,13 +123,6 @@ class FastCar(Car):
                 True,
             )
 
-    @staticmethod
-    def _steer(wheel: Any) -> None:
-        joint = wheel.joint
-        error = wheel.steer - joint.angle
-        speed = min(50.0 * abs(error), 3.0)
-        joint.motorSpeed = speed if error > 0 else -speed if error < 0 else 0.0
-
 
 class FastCarRacing(LazyCarRacing):
     """CarRacing-v3 with the same physics, rewards and tracks, and an approximate picture.
@@ -153,20 +148,19 @@ class FastCarRacing(LazyCarRacing):
     def step(self, action: Any) -> Any:
         """One frame: what ``CarRacing.step`` does, without what only people see (tested to the last bit)."""
         car = self.car
-        assert car is not None
         FastCar.patch(car)
         if action is not None:
             if self.continuous:
                 steering, gas, brake = (float(value) for value in action)
-                car.steer(-steering)  # type: ignore[no-untyped-call]
+                car.steer(-steering)
             else:
                 if isinstance(action, bool) or action not in range(5):
                     raise InvalidAction(f"{action!r} is no action of CarRacing: give 0 to 4.")
-                car.steer(STEERING[action - 1] if action in (1, 2) else 0.0)  # type: ignore[no-untyped-call]
+                car.steer(STEERING[action - 1] if action in (1, 2) else 0.0)
                 gas, brake = 0.2 * (action == 3), 0.8 * (action == 4)
-            car.gas(gas)  # type: ignore[no-untyped-call]
-            car.brake(brake)  # type: ignore[no-untyped-call]
-        car.step(1.0 / FPS)  # type: ignore[no-untyped-call]
+            car.gas(gas)
+            car.brake(brake)
+        car.step(1.0 / FPS)
         self.world.Step(1.0 / FPS, 6 * 30, 2 * 30)
         self.t += 1.0 / FPS
         self.state = self._render("state_pixels")
@@ -203,7 +197,6 @@ class FastCarRacing(LazyCarRacing):
 
     def view(self) -> NDArray[np.uint8]:
         """The picture without the instruments: uint8 [84, 96, 1 or 3]."""
-        assert self.car is not None
         if self.t < 1:
             return self.view_by_polygons()
         channels = self._world_map.shape[2]
@@ -214,7 +207,6 @@ class FastCarRacing(LazyCarRacing):
 
     def view_by_polygons(self) -> NDArray[np.uint8]:
         """``view`` at twice the size, with every part of the car where it is, averaged down: while the view zooms."""
-        assert self.car is not None
         hull = self.car.hull
         zoom = 0.1 * official.SCALE * max(1 - self.t, 0) + official.ZOOM * official.SCALE * min(self.t, 1)
         canvas = self._warp(2 * VIEW_W, 2 * VIEW_H, zoom)
@@ -243,7 +235,6 @@ class FastCarRacing(LazyCarRacing):
 
     def _warp(self, width: int, height: int, zoom: float) -> NDArray[np.uint8]:
         """The world as the car sees it, ``width`` x ``height`` pixels of the frame without its instruments."""
-        assert self.car is not None
         hull = self.car.hull
         # Canvas pixel -> offset in the car's axes -> world -> pixel of the map; pixel centres lie at .5.
         per_x = MAP_SCALE * official.WINDOW_W / (zoom * width)

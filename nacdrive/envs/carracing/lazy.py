@@ -60,6 +60,9 @@ class LazyCarRacing(CarRacing):
     was driven before it. Arguments are those of ``CarRacingEnv``.
     """
 
+    car: Any
+    """Gymnasium's; None before the first ``reset``."""
+
     def __init__(
         self,
         *,
@@ -94,7 +97,6 @@ class LazyCarRacing(CarRacing):
         It stands ``offset`` metres to the right of the middle of the road, turned by ``heading`` radians to the right
         of the road's direction, and goes straight ahead at ``speed`` m/s.
         """
-        assert self.car is not None
         _, along, x, y = self.track[0]
         side, angle = np.array((math.cos(along), math.sin(along))), along - heading
         ahead = np.array((-math.sin(angle), math.cos(angle)))
@@ -113,11 +115,9 @@ class LazyCarRacing(CarRacing):
 
     def grass_share(self) -> float:
         """Share of the four wheels that touch no tile of the road."""
-        assert self.car is not None
         return sum(not wheel.tiles for wheel in self.car.wheels) / 4
 
     def speed(self) -> float:
-        assert self.car is not None
         return float(self.car.hull.linearVelocity.length)
 
     def _render(self, mode: str) -> Any:
