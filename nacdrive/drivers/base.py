@@ -54,9 +54,6 @@ class DriverState:
     """What has happened since the decision before."""
 
 
-RUNNING = DriverState()
-
-
 class Driver:
     """Who decides; all that the loop and the verbs ask of it. The defaults suit a driver without special needs."""
 
@@ -78,7 +75,7 @@ class Driver:
 
     def state(self) -> DriverState:
         """What there is to say of the last decision."""
-        return RUNNING
+        return DriverState()
 
     def vary(self, rng: np.random.Generator) -> dict[str, Any]:
         """Drive in another manner from the next ``reset`` on, as recordings want; returns what they shall say of it."""

@@ -1,7 +1,4 @@
-"""A policy from a file of either kind: ``.pt`` with torch, ``.onnx`` without it.
-
-Both have the face of ``Policy``, so no driver or verb knows which it drives.
-"""
+"""A policy from a file of either kind, with the face of ``Policy``: ``.pt`` with torch, ``.onnx`` without it."""
 
 from __future__ import annotations
 
@@ -21,8 +18,6 @@ from nacdrive.models.frame_policy import FramePolicy
 
 if TYPE_CHECKING:
     from nacdrive.models.policy import Policy
-
-SUFFIX = ".onnx"
 
 
 class ExportedPolicy(FramePolicy):
@@ -92,7 +87,7 @@ AnyPolicy: TypeAlias = "Policy | ExportedPolicy"
 
 def load_any_policy(path: Path | str, *, device: str = "cpu", expect_task: str | None = None) -> AnyPolicy:
     """The policy in ``path``, ready to drive; torch is imported only for a ``.pt`` file."""
-    if Path(path).suffix != SUFFIX:
+    if Path(path).suffix != ".onnx":
         from nacdrive.models.files import load_policy
 
         return load_policy(path, device=device, expect_task=expect_task)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 SLACK_S = 0.01
 """Half a frame: a decision that is due before the next picture is taken now."""
-IDLE = Action(0.0, 0.0, 0.0)
 
 
 class PolicyDriver(Driver):
@@ -37,7 +36,7 @@ class PolicyDriver(Driver):
         self._memory = Lock()
         self._meter: EffectMeter | StepMeter | None = None
         self._state = DriverState()
-        self._held, self._held_s = IDLE, -math.inf
+        self._held, self._held_s = Action(0.0, 0.0, 0.0), -math.inf
         self._actions: tuple[str, ...] = ()
 
     @property

@@ -45,6 +45,7 @@ class PpoExpert(Driver):
     ) -> None:
         self.net = net
         self.name, self.repeat, self.device, self.trained_on = name, repeat, device, env
+        self._carracing = env == CARRACING
         self.continuous = net.head.out_features == 2 if continuous is None else continuous
         self._action_of: Callable[..., Action] = to_action
         own = net.view if isinstance(net, (NatureNet, CockpitNet)) else View(rows=ROWS if self._carracing else None)
@@ -67,10 +68,6 @@ class PpoExpert(Driver):
         """It holds its actions as it did in training, also where others choose the pace."""
         return Needs(self.continuous, self.instruments, repeat=self.repeat, fixed_pace=True)
 
-    @property
-    def _carracing(self) -> bool:
-        return self.trained_on == CARRACING
-
     def reset(self, env: DrivingEnv | None = None) -> None:
         """Forget the episode; ``UserError`` if ``env`` is another environment than the policy was trained on."""
         self._stack.reset()
@@ -87,8 +84,8 @@ class PpoExpert(Driver):
 
     def act(self, frame: Frame, info: Info | None = None) -> Action:
         """Decide on a frame uint8 [height, width, 3] (of CarRacing [96, 96, 3]); the three before it are remembered,
-        and with a memory the features of as many as its window holds. Where it is told when a frame was taken
-        (``frame_t_s``), the decision is for that time, and while no newer one has come it is the last one again.
+        and with a memory the features of its window. Where ``frame_t_s`` tells when a frame was taken, the decision is
+        for that time, and while no newer one has come it is the last one again.
         """
         if frame.dtype != np.uint8 or frame.ndim != 3 or (self._carracing and frame.shape != (96, 96, 3)):
             size = "96, 96" if self._carracing else "height, width"

@@ -39,8 +39,7 @@ class SafetyStop(DriverWrapper):
     """Takes over from a driver that fails: an exception, a number that is not finite, an unknown choice.
 
     In a simulator that waits for decisions the stop ends the episode; where time passes by itself the driver is asked
-    again with every frame and drives again as soon as it is sound. A mistake of the user's (``UserError``) and Ctrl-C
-    are no failures.
+    with every frame, and drives again once it is sound. A user's mistake (``UserError``) and Ctrl-C are no failures.
     """
 
     def __init__(self, driver: Driver | DriverLike) -> None:

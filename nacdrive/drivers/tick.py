@@ -1,7 +1,4 @@
-"""One control step, as everybody who watches sees it.
-
-It stands below the loop that makes it, so that films and reports, which the loop's evaluations write, know it too.
-"""
+"""One control step as all who watch see it; below the loop that makes it, for films and reports know it too."""
 
 from __future__ import annotations
 
@@ -59,8 +56,7 @@ class Tick:
     expert: Action | None = None
     """What the expert would have done, where one rides along."""
     neurons: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
-    """Named neuron states of the sequence layer (phi, omega, weights, ...), and ``frame_t_s``: when the frames of the
-    window were taken. Empty where not asked for."""
+    """Neuron states of the sequence layer by name, and ``frame_t_s`` of its window's frames; {} where not asked for."""
     why: Mapping[str, Any] | None = None
     """What muting each part of the policy alone does to it: ``models.effects.Effects.explain``; None if not asked."""
     saliency: NDArray[np.float32] | None = None

@@ -23,8 +23,7 @@ class GymSpec(NamedTuple):
 def gym_spec_of(meta: Mapping[str, Any]) -> GymSpec | None:
     """The environment of a recording; ``meta`` is what ``recording.json`` says.
 
-    None for what is not one environment that Gymnasium can make again: a simulator on the wire, somebody's log, several
-    tracks in turn, an environment of a user's own.
+    None where Gymnasium cannot make it again: a simulator on the wire, a log, several tracks in turn, a user's own one.
     """
     recipe, source = meta.get("recipe", {}), meta.get("source")
     repeat = recipe.get("repeat", CARRACING.repeat)

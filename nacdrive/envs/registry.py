@@ -136,7 +136,7 @@ class EnvSpec:
 def env_spec(name: str) -> EnvSpec:
     """What is known of the environment of that name; ``UserError`` if there is none, or its module fails."""
     if name.startswith(GYM):
-        return _foreign(name, partial(_make_gym, name))
+        return _foreign(name)
     part: Any = ENVIRONMENTS.load(name)
     if isinstance(part, EnvSpec):
         return part
@@ -144,7 +144,7 @@ def env_spec(name: str) -> EnvSpec:
         raise UserError(
             f"{name} is no environment: it must be a function that makes a Gymnasium environment, or an EnvSpec."
         )
-    return _foreign(name, partial(_make_own, name))
+    return _foreign(name)
 
 
 def spec_of_source(source: str) -> EnvSpec | None:
@@ -163,12 +163,12 @@ def _carracing_action(choice: int, logits: Any = None) -> Action:
     return to_action(choice, logits)
 
 
-def _foreign(name: str, build: Callable[..., DrivingEnv]) -> EnvSpec:
+def _foreign(name: str) -> EnvSpec:
     """A user's own environment: any actions, any size of pictures, and an expert that the user brings too."""
     return EnvSpec(
         name=name,
         title=name,
-        build=build,
+        build=partial(_make_foreign, name),
         source=name,
         task="imitation",
         options=SEEDED | {"repeat", "min_return", "steering_noise"},
@@ -204,30 +204,14 @@ def _make_carracing(
 
 
 def _make_udacity_track(
-    *,
-    track: str = "lake",
-    repeat: int = 4,
-    laps: float = float("inf"),
-    max_frames: int | None = None,
-    sides: bool = False,
-    recover: bool = False,
-    start_offset: float | None = None,
-    start_heading: float | None = None,
-    start_speed: float | None = None,
-    **road: Any,
+    *, max_frames: int | None = None, sides: bool = False, recover: bool = False, **options: Any
 ) -> DrivingEnv:
     from nacdrive.envs.udacity_track import make_udacity_track
 
-    return make_udacity_track(
-        track,
-        repeat=repeat,
-        laps=laps,
-        cameras=("center", "left", "right") if sides else ("center",),
-        recover=recover,
-        max_seconds=600.0 if max_frames is None else max_frames / 50,
-        start=Start(start_offset=start_offset, start_heading=start_heading, start_speed=start_speed),
-        **road,
-    )
+    usual = {"repeat": 4, "laps": float("inf"), "max_seconds": 600.0 if max_frames is None else max_frames / 50}
+    start = Start(**{name: options.pop(name, None) for name in START_OPTIONS})
+    cameras = ("center", "left", "right") if sides else ("center",)
+    return make_udacity_track(cameras=cameras, recover=recover, start=start, **usual | options)
 
 
 def _make_udacity(**options: Any) -> DrivingEnv:
@@ -236,15 +220,11 @@ def _make_udacity(**options: Any) -> DrivingEnv:
     return UdacityEnv(**options)
 
 
-def _make_gym(name: str, *, repeat: int | None = None, max_frames: int | None = None) -> DrivingEnv:
-    from nacdrive.envs.gym_env import make_gym
+def _make_foreign(name: str, *, repeat: int | None = None, max_frames: int | None = None) -> DrivingEnv:
+    from nacdrive.envs.gym_env import adapt, make_gym
 
-    return make_gym(name.removeprefix(GYM), name, repeat=repeat, max_frames=max_frames)
-
-
-def _make_own(name: str, *, repeat: int | None = None, max_frames: int | None = None) -> DrivingEnv:
-    from nacdrive.envs.gym_env import adapt
-
+    if name.startswith(GYM):
+        return make_gym(name.removeprefix(GYM), name, repeat=repeat, max_frames=max_frames)
     make: Callable[..., Any] = ENVIRONMENTS.load(name)  # type: ignore[assignment]
     with in_a_sentence(f"{name} could not make its environment: "):
         made = make()

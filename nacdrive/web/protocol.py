@@ -60,7 +60,8 @@ def pack(tick: Tick, seq: int, row: Sequence[float | int | None] | None = None, 
     kind, image, size = encode_frame(tick.frame)
     add("frame", kind, image, size)
     if tick.saliency is not None:
-        grey = as_bytes(shrink(np.asarray(tick.saliency, dtype=np.float32)), 0.0, 1.0)
+        # It is smooth, and the page smooths it.
+        grey = as_bytes(halved(np.asarray(tick.saliency, dtype=np.float32), 64), 0.0, 1.0)
         add("saliency", "u8", grey.tobytes(), grey.shape, lo=0.0, hi=1.0)
     for name, decided in (("logits", tick.policy or tick.action), ("expert_logits", tick.expert)):
         if decided is not None and decided.logits is not None:
@@ -90,20 +91,18 @@ def message(header: dict[str, Any], packed: Sequence[Packed]) -> bytes:
 
 def encode_frame(frame: NDArray[np.uint8]) -> tuple[str, bytes, tuple[int, int]]:
     """Kind ("png" or "jpeg"), bytes, and (height, width) of ``frame`` on the wire."""
-    image: NDArray[Any] = np.asarray(frame)
-    while max(image.shape[:2]) > LARGEST_SIDE:
-        image = cv2.resize(image, (image.shape[1] // 2, image.shape[0] // 2), interpolation=cv2.INTER_AREA)
+    image = halved(np.asarray(frame), LARGEST_SIDE)
     kind = "png" if image.shape[0] * image.shape[1] <= LOSSLESS_PIXELS else "jpeg"
     options = [] if kind == "png" else [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY]
     _, encoded = cv2.imencode(f".{kind}", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), options)
     return kind, encoded.tobytes(), (int(image.shape[0]), int(image.shape[1]))
 
 
-def shrink(map_: NDArray[Any], side: int = 64) -> NDArray[Any]:
-    """A saliency map no finer than what it is made of: it is smooth, and the page smooths it."""
-    while max(map_.shape) > side:
-        map_ = cv2.resize(map_, (map_.shape[1] // 2, map_.shape[0] // 2), interpolation=cv2.INTER_AREA)
-    return map_
+def halved(image: NDArray[Any], largest: int) -> NDArray[Any]:
+    """``image`` at half its size, and again, until no side is larger than ``largest``."""
+    while max(image.shape[:2]) > largest:
+        image = cv2.resize(image, (image.shape[1] // 2, image.shape[0] // 2), interpolation=cv2.INTER_AREA)
+    return image
 
 
 def bounds(array: NDArray[np.float32]) -> tuple[float, float]:

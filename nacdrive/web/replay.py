@@ -51,9 +51,11 @@ def add_replay(app: Flask, cache: EpisodeCache, cards: Sequence[Card]) -> None:
 
     @app.get("/replay/<int:run>/<int:episode>/rows")
     def rows(run: int, episode: int) -> dict[str, Any]:
-        seen = ticks(run, episode)
+        lane = Lane(most_events=None)
+        for tick in ticks(run, episode):
+            lane.add(tick)
         driven = cache.driven(run, episode) if cache.runs[run].driven is not None else None
-        return {**numbers(seen), "driven": driven and [(finite(a.steering), a.choice) for a in driven]}
+        return {**lane.kept(), "driven": driven and [(finite(a.steering), a.choice) for a in driven]}
 
     @app.get("/replay/<int:run>/<int:episode>/ticks")
     def chunk(run: int, episode: int) -> Response:
@@ -79,14 +81,6 @@ def add_replay(app: Flask, cache: EpisodeCache, cards: Sequence[Card]) -> None:
             return send_file(
                 (Path(folder) / "drive.mp4").open("rb"), "video/mp4", as_attachment=True, download_name=name
             )
-
-
-def numbers(ticks: Sequence[Tick]) -> dict[str, Any]:
-    """All rows and events of an episode, as plain JSON."""
-    lane = Lane(most_events=None)
-    for tick in ticks:
-        lane.add(tick)
-    return lane.kept()
 
 
 def film(ticks: Sequence[Tick], target: Path, title: str, caption: str = "", actions: Sequence[str] = ()) -> None:

@@ -20,6 +20,8 @@ HISTORY_ROWS = 2000
 TRACK_ROWS = 10_000
 """Of each lane where several drive one track: a quarter of an hour."""
 HISTORY_EVENTS = 300
+MEASURES = ("reward", "episode_return", "speed_mps", "lane_offset_m", "x_m", "y_m", "heading_rad")
+"""Columns that are called as a Tick has them."""
 
 Row = tuple[float | int | None, ...]
 
@@ -282,13 +284,7 @@ def columns(tick: Tick, seq: int, clock_s: float, missed: int, off_share: float)
         "person": int(tick.human),
         **decision("policy_", tick.policy),
         "sure": sureness(tick.policy or tick.action),
-        "reward": finite(tick.reward),
-        "episode_return": finite(tick.episode_return),
-        "speed_mps": finite(tick.speed_mps),
-        "lane_offset_m": finite(tick.lane_offset_m),
-        "x_m": finite(tick.x_m),
-        "y_m": finite(tick.y_m),
-        "heading_rad": finite(tick.heading_rad),
+        **{name: finite(getattr(tick, name)) for name in MEASURES},
         "progress": finite(progress),
         "decision_ms": None if tick.held else finite(tick.decision_ms),
         "budget_ms": finite(tick.budget_ms),

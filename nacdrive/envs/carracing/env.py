@@ -54,12 +54,9 @@ class Station:
         self._along = np.roll(line, -1, axis=0) - line
         self._lengths = np.hypot(*self._along.T)
         self._starts = np.concatenate(([0.0], np.cumsum(self._lengths)))
+        self.length_m = float(self._starts[-1])
         self._index: int | None = None
         self._place = self._driven = 0.0
-
-    @property
-    def length_m(self) -> float:
-        return float(self._starts[-1])
 
     def follow(self, x: float, y: float) -> float:
         """The car is at (``x``, ``y``): metres along the line since the first call; the first looks everywhere."""

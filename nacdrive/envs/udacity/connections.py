@@ -27,8 +27,7 @@ class SimulatorConnection:
     """One connected simulator.
 
     Each ``steer`` makes it report once more, so the reports under way keep their number. It begins with two, which
-    then carry the same picture; what exceeds ``in_flight`` is dropped unanswered, for answering everything only makes
-    every picture wait for its twin's decision.
+    carry the same picture; what exceeds ``in_flight`` is dropped, or every picture would wait for its twin's decision.
     """
 
     def __init__(self, sid: str, number: int, simulator: bool, now_s: float) -> None:

@@ -15,7 +15,6 @@ from typing import Any
 
 from werkzeug.serving import make_server
 
-from nacdrive.common.errors import unknown_name
 from nacdrive.common.lasting_thread import lasting_thread
 from nacdrive.common.net import QuietHandler
 
@@ -79,7 +78,6 @@ REQUEST_S = 10.0
 IDLE_S = 60.0
 """A websocket that says nothing for so long, though it is asked every 25 s, has gone."""
 
-
 Call = Callable[[], None]
 
 
@@ -93,10 +91,7 @@ class Threads:
         self._stopping = threading.Event()
 
     def start(self, listener: socket.socket, app: Any, watch: Call, goodbye: Call, say: Callable[[str], Any]) -> None:
-        """Serve in the background; call ``watch`` all the time, and ``goodbye`` before the end.
-
-        ``say`` is called with a line when a thread has ended and is started again.
-        """
+        """Serve; call ``watch`` all the time, ``goodbye`` before the end, ``say`` of a thread that is started again."""
         host, port = listener.getsockname()[:2]
         self._goodbye = goodbye
         self._server = make_server(
@@ -104,12 +99,9 @@ class Threads:
         )
         listener.close()
         tune(self._server.socket)
-        self._serving = lasting_thread("nacdrive-udacity", self._serve, say)
+        # werkzeug's own loop would close the port, however it ends.
+        self._serving = lasting_thread("nacdrive-udacity", lambda: BaseServer.serve_forever(self._server, 0.1), say)
         lasting_thread("nacdrive-udacity-watch", lambda: self._watch(watch), say)
-
-    def _serve(self) -> None:
-        # werkzeug's own would close the port, however it ends.
-        BaseServer.serve_forever(self._server, 0.1)
 
     def _watch(self, watch: Call) -> None:
         while not self._stopping.wait(LOOK_S):
@@ -267,13 +259,6 @@ class Quiet:
 
 
 ENGINES: dict[str, type[Threads] | type[Eventlet]] = {"threads": Threads, "eventlet": Eventlet}
-
-
-def new_engine(name: str) -> Threads | Eventlet:
-    """The engine called ``name``."""
-    if name not in ENGINES:
-        raise unknown_name("server", name, ENGINES)
-    return ENGINES[name]()
 
 
 def quick(app: Any) -> Any:

@@ -297,9 +297,7 @@ class UdacityEnv(DrivingEnv):
 
     def report(self, connection: SimulatorConnection, report: Report, now_s: float, *, fresh: bool) -> Action | None:
         with self._changed:
-            drive = self._drive
-            if drive is None or drive.connection is not connection:
-                drive = self._begin(connection, now_s)
+            drive = self._drive_of(connection) or self._begin(connection, now_s)
             if fresh:
                 drive.waiting.append((report, now_s))
                 self._changed.notify_all()
@@ -310,19 +308,16 @@ class UdacityEnv(DrivingEnv):
             return self._emergency.action(now_s)
 
     def bad_report(self, connection: SimulatorConnection, reason: str) -> Action:
-        drive = self._drive
-        if drive is None or drive.connection is not connection:
-            return STOP
-        return self._fail(drive, reason)
+        drive = self._drive_of(connection)
+        return STOP if drive is None else self._fail(drive, reason)
 
     def stopping(self, connection: SimulatorConnection) -> bool:
-        drive = self._drive
-        return drive is not None and drive.connection is connection and self.safety is not None
+        return self._drive_of(connection) is not None and self.safety is not None
 
     def watch(self, connection: SimulatorConnection, now_s: float) -> tuple[Action, bool]:
         with self._changed:
-            drive = self._drive
-            if drive is None or drive.connection is not connection:
+            drive = self._drive_of(connection)
+            if drive is None:
                 return STOP, False
             if self._emergency.reason is not None:
                 return self._emergency.action(now_s), False
@@ -334,9 +329,12 @@ class UdacityEnv(DrivingEnv):
         return self._fail(drive, f"no decision for {self._emergency.limit_s:g} s, {why}"), True
 
     def release(self, connection: SimulatorConnection, why: str) -> None:
-        drive = self._drive
-        if drive is not None and drive.connection is connection:
+        if (drive := self._drive_of(connection)) is not None:
             self._end(drive, why)
+
+    def _drive_of(self, connection: SimulatorConnection) -> Drive | None:
+        drive = self._drive
+        return drive if drive is not None and drive.connection is connection else None
 
     def _tell(self, line: str) -> None:
         self._events.append(line)

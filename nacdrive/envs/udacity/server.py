@@ -18,10 +18,11 @@ from engineio.exceptions import SocketIsClosedError
 from flask import Flask, request
 
 from nacdrive.common.action import Action
+from nacdrive.common.errors import unknown_name
 from nacdrive.common.net import is_address, is_loopback, listen
 from nacdrive.common.units import MPH_PER_MPS
 from nacdrive.envs.udacity.connections import RELEASE_MPS, Connections, SimulatorConnection
-from nacdrive.envs.udacity.engines import new_engine
+from nacdrive.envs.udacity.engines import ENGINES
 from nacdrive.envs.udacity.guardian import Guardian
 from nacdrive.envs.udacity.protocol import LegacyServer
 from nacdrive.envs.udacity.telemetry import BadTelemetryError, ForeignTelemetryError, Report, picture, read
@@ -83,7 +84,9 @@ class SimulatorServer:
         self.connections = Connections()
         self._pilot, self._in_flight = pilot, in_flight
         self._leaving = False
-        self._engine = new_engine(engine)
+        if engine not in ENGINES:
+            raise unknown_name("server", engine, ENGINES)
+        self._engine = ENGINES[engine]()
         self._sio = LegacyServer(
             async_mode=self._engine.async_mode,
             logger=self.log.logger("Socket.IO"),

@@ -30,7 +30,7 @@ N4 = re.compile(r"[^0-9]*[0-9].*?([^0-9])[0-9]{4}[^0-9]*", re.DOTALL)
 FOREIGN = {"cte": "Term 2, PID", "ptsx": "Term 2, MPC", "sensor_fusion": "Term 3"}
 
 
-class BadTelemetryError(ValueError):
+class BadTelemetryError(Exception):
     """A report that cannot be driven by; half a sentence about why."""
 
 
@@ -104,8 +104,6 @@ def picture(image: str) -> tuple[NDArray[np.uint8], bytes]:
                 # Twenty thousand tiny scans take a second to decode; the simulator's pictures have one.
                 raise BadTelemetryError("its camera image is a progressive JPEG, and a plain one is expected")
             return np.array(opened.convert("RGB")), data
-    except BadTelemetryError:
-        raise
     except (Image.DecompressionBombError, OSError, SyntaxError, ValueError) as error:
         # ValueError: no base64, or a PNG whose texts unpack to too much.
         raise BadTelemetryError("its camera image cannot be decoded") from error

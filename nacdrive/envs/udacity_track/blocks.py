@@ -31,9 +31,8 @@ CAR = 1.75, 4.3, 1.42
 def boxes(
     places: Array, sizes: Array, turns: Array, colours: Array, appearance: Appearance, taper: float = 1.0
 ) -> Quads:
-    """Boxes that stand with the middles of their floors at ``places`` [n, 3], ``sizes`` [n, 3] wide, long and high in
-    metres, along ``turns`` [n] radians counter-clockwise from east, in ``colours`` RGB [n, 3] and the day's light;
-    ``taper`` is the size of the top over that of the floor.
+    """Boxes with the middles of their floors at ``places`` [n, 3], ``sizes`` [n, 3] (width, length, height) in metres,
+    along ``turns`` [n] radians, in ``colours`` RGB [n, 3] and the day's light; ``taper``: size of top over floor.
     """
     cos, sin = np.cos(turns), np.sin(turns)
     zero, one = np.zeros_like(cos), np.ones_like(cos)

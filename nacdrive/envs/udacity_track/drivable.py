@@ -60,10 +60,7 @@ def speed_limits(curvature: Array, spacing: float, top_speed: float, lateral: fl
 
 
 def farthest_off(track: Track, top_speed: float = TOP_SPEED) -> float:
-    """Metres from the middle, at most, of a car without mass or tyres that pure pursuit steers around the lap.
-
-    Infinite where it would need more than the car's lock.
-    """
+    """Metres from the middle, at most, of a massless car steered by pure pursuit; infinite beyond its lock."""
     east, north, headings = track.line[:, 0].tolist(), track.line[:, 1].tolist(), track.heading.tolist()
     limits = speed_limits(track.curvature, track.spacing, top_speed, LATERAL, BRAKING)
     count, spacing = len(east), track.spacing

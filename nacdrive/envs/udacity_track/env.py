@@ -44,12 +44,12 @@ RESTART_MPS = 3.0
 class Score:
     """What evaluations count of a drive: off the road is any wheel beyond the asphalt."""
 
-    def __init__(self) -> None:
+    def __init__(self, collisions: int | None) -> None:
         self.offsets: list[float] = []
         self.steering: list[float] = []
         self.speeds: list[float] = []
         self.off_road_events = self.interventions = self.clean_laps = 0
-        self.collisions: int | None = None
+        self.collisions = collisions
         """With parked and slow cars; None where there are none."""
         self._spoilt = False
 
@@ -178,8 +178,7 @@ class UdacityTrackEnv(DrivingEnv):
         self._put_back = False
         self.interventions = 0
         self._action = (0.0, 0.0)
-        self._score = Score()
-        self._score.collisions = 0 if self.road.parked_cars or self.road.slow_cars else None
+        self._score = Score(0 if self.road.parked_cars or self.road.slow_cars else None)
         self._hit = ""
         self._place(**place)
         self.track_position.driven = 0.0

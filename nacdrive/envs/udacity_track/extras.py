@@ -20,8 +20,6 @@ CAR_EVERY = 14.0
 """Least metres between two parked cars."""
 FREE_START = 25.0
 """Metres ahead of a car's start that are free of parked ones."""
-
-
 Stain = tuple[tuple[int, float, float, float], bool]
 """An oval on the road (point of the centre line, offset to the right, length and width in metres: as ``road.patch``
 takes them), and whether it is dark."""

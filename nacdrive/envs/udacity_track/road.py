@@ -83,10 +83,7 @@ def edge(track: Track, index: Rows, offset: float | Array, height: float) -> Arr
 
 
 def surface(track: Track) -> Quads:
-    """What the wheels roll on: from kerb to kerb, the slopes down to the land, the walls of bridges and tunnels, rails.
-
-    A row per metre, of drawn roads one for two.
-    """
+    """What wheels meet, a row a metre (of drawn roads two): kerb to kerb, slopes, walls of bridges, tunnels, rails."""
     step = 1 if track.road_seed is None else ROUGH_STEP
     every = np.arange(0, len(track.line), step)
     walls = every[(track.bridge | track.tunnel)[every]]

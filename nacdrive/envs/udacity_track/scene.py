@@ -1,7 +1,4 @@
-"""A track under one sky as a Panda3D scene: road, land, water, trees, sky, and the car's hood before the cameras.
-
-Light and shade are in the colours.
-"""
+"""A track under one sky as a Panda3D scene, light and shade in its colours; the car's hood before the cameras."""
 
 from __future__ import annotations
 
@@ -103,9 +100,7 @@ def build_up(
     rng: np.random.Generator,
 ) -> None:
     """Guard rails, tunnels, houses, boulders and parked cars."""
-    parts = []
-    if (standing := structures(track, appearance, flat)) is not None:
-        parts.append(standing)
+    parts = structures(track, appearance, flat)
     if appearance.houses:
         places = free_places(track, ground, appearance.houses, rng, near=False)
         far = ground.at(ground.road_distance, *places[:, :2].T) > track.half_width + 12

@@ -26,8 +26,8 @@ LAMP_EVERY = 3
 """Blocks of the road to one lamp."""
 
 
-def structures(track: Track, appearance: Appearance, light: float) -> Quads | None:
-    """Everything, in its colours; None where nothing stands. ``light`` is that on level ground."""
+def structures(track: Track, appearance: Appearance, light: float) -> list[Quads]:
+    """Everything, in its colours; ``light`` is that on level ground."""
     parts: list[Quads] = []
     blocks = np.arange(0, len(track.line), BLOCK)
     for side, sign in enumerate((-1, 1)):
@@ -35,7 +35,7 @@ def structures(track: Track, appearance: Appearance, light: float) -> Quads | No
         parts += rail(track, sign, rows, 0.72 * light) if len(rows) else []
     if track.tunnel.any():
         parts += tunnel(track, blocks[track.tunnel[blocks]], appearance, light)
-    return Quads.joined(parts) if parts else None
+    return parts
 
 
 def rail(track: Track, sign: int, rows: Rows, light: float) -> list[Quads]:
