@@ -18,7 +18,8 @@ from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.images import encode_png
 from nacdrive.viz.recorded import recorded_ticks
 from nacdrive.web.episode_cache import EpisodeCache, EpisodeLabel, ReplaySource
-from nacdrive.web.replay import ReplayServer, film, numbers
+from nacdrive.web.replay import ReplayServer, film
+from nacdrive.web.stream import Lane
 from tests.helpers.ticks import CHOICES, CIRCUIT, make_tick, road
 from tests.web.test_page import shows, text, until
 
@@ -95,8 +96,9 @@ def test_a_continuous_teacher_is_shown_beside_the_steering() -> None:
 
 
 def test_unknown_decision_times_are_nothing_on_the_page() -> None:
-    first = numbers(recorded_ticks(make_episode()))["rows"][0]
-    assert json.dumps(first, allow_nan=False)
+    lane = Lane()
+    lane.add(recorded_ticks(make_episode())[0])
+    assert json.dumps(lane.rows[0], allow_nan=False)
 
 
 def test_the_listing_names_runs_and_episodes(replay: ReplayServer) -> None:
