@@ -50,6 +50,11 @@ def is_model(name: str) -> bool:
         return Path(name).suffix in (".pt", ".onnx", ".safetensors")
 
 
+def in_path(name: str) -> str:
+    """``name`` as a part of a path."""
+    return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
+
+
 def find_recording(folder: Path) -> Path:
     """``folder`` itself, or the shipped recording of that name where it does not exist.
 

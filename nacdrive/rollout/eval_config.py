@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.options import Result, TracksIfGiven, WatchedPage, Workers
+from nacdrive.common.paths import in_path
 from nacdrive.datasets.options import RecordingsOption
 from nacdrive.drivers.options import NOBODY, CameraOptions, Driving, check_expert
 from nacdrive.envs.seeds import POLICY_TEST
@@ -79,7 +80,7 @@ class EvalConfig(
         ]
         who = Path(self.model).stem if self.driver is None else self.driver
         name = "-".join(["eval", *env, who, *named] if self.count else ["verdict", *env, who])
-        return Path("runs") / "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
+        return Path("runs") / in_path(name)
 
     def driven(self, model: Path | None) -> Drive:
         from nacdrive.rollout.drive import Drive

@@ -13,11 +13,18 @@ from annotated_types import Interval
 
 from nacdrive.common.action import KEYBOARD
 from nacdrive.common.errors import UserError
+from nacdrive.common.files import result_folder, write_json
 from nacdrive.common.options import Device, LivePage, Output, Tracks
+from nacdrive.common.paths import find_model, in_path
+from nacdrive.common.runs import plain, run_record
+from nacdrive.drivers.human import HumanControl
 from nacdrive.drivers.options import CameraOptions, SpeedOption, check_expert
 from nacdrive.envs.registry import env_spec
 from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.envs.world import World
+from nacdrive.extras.arena.standings import ARENA, ranking, totals, totals_table, track_table
+from nacdrive.rollout.drive import Drive
+from nacdrive.rollout.results import ResultsFile, Row
 
 if TYPE_CHECKING:
     from nacdrive.datasets.recording import Recording
@@ -27,7 +34,6 @@ if TYPE_CHECKING:
     from nacdrive.extras.arena.card import ArenaCard
     from nacdrive.extras.arena.contestant import Contestant
     from nacdrive.rollout.recorder import EpisodeRecorder
-    from nacdrive.rollout.results import Row
     from nacdrive.web import LiveServer
 
 PERSON, GHOST = "person", "ghost"
@@ -105,7 +111,7 @@ class ArenaConfig(
     @property
     def names(self) -> list[str]:
         given = [Path(name).stem for name in self.models]
-        given += [name if ":" not in name and not Path(name).suffix else name_of(name) for name in self.drivers]
+        given += [own_name(name) for name in self.drivers]
         given += [GHOST] * (self.ghost is not None) + [PERSON] * self.person
         return [
             name if given.count(name) == 1 else f"{name} ({given[: i + 1].count(name)})" for i, name in enumerate(given)
@@ -120,9 +126,7 @@ class ArenaConfig(
 
     def contestants(self) -> list[Contestant]:
         """All of them."""
-        from nacdrive.common.paths import find_model
         from nacdrive.extras.arena.contestant import Contestant
-        from nacdrive.rollout.drive import Drive
 
         spec = self.spec
         speed = self.speed if self.speed is not None else spec.speed_mph
@@ -167,26 +171,18 @@ class ArenaConfig(
         return [(kept[i], str(self.recording.load(i).meta.get("track") or "")) for i in numbers]
 
 
-def name_of(driver: str) -> str:
-    """Of a driver that is a file or ``module:Name``."""
-    return driver.rpartition(":")[2] if ":" in driver else Path(driver).stem
-
-
-def in_path(name: str) -> str:
-    """``name`` as part of a path."""
-    return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
+def own_name(driver: str) -> str:
+    """A driver's name, without the rest of one that is a file or ``module:Name``."""
+    return driver.rpartition(":")[2] if ":" in driver else Path(driver).stem if Path(driver).suffix else driver
 
 
 def run(config: ArenaConfig) -> int:
     """Drive, show, keep, and say who was best; 1 if a safety stop ended a drive."""
-    rows = arena(config)
-    return int(any(row["failure"] for track in rows for row in track.values()))
+    return int(any(row["failure"] for track in arena(config) for row in track.values()))
 
 
 def arena(config: ArenaConfig) -> list[dict[str, Row]]:
     """Drive the tracks of ``config``; what came of each, by contestant."""
-    from nacdrive.common.files import result_folder
-    from nacdrive.drivers.human import HumanControl
     from nacdrive.extras.arena.arena import Arena
 
     control = HumanControl(config.person, PERSON_SILENCE_S) if config.allow_control else None
@@ -205,18 +201,17 @@ def arena(config: ArenaConfig) -> list[dict[str, Row]]:
                 page.wait_for_viewer(FIRST_VIEWER_S)
         kept = Kept(config, track, out, stack)
         try:
-            rows = drive_tracks(config, track, card, kept)
+            drive_tracks(config, track, card, kept)
         except KeyboardInterrupt:
             if page is None:
                 raise
             print()
-            rows = kept.tracks
         else:
             if page is not None and page.stays_up(config.hold):
                 page.stay()
     if kept.tracks:
         print(f"drives: nacdrive replay {out}", flush=True)
-    return rows
+    return kept.tracks
 
 
 def open_page(config: ArenaConfig, track: Arena, card: ArenaCard) -> LiveServer:
@@ -237,10 +232,8 @@ def open_page(config: ArenaConfig, track: Arena, card: ArenaCard) -> LiveServer:
     return page
 
 
-def drive_tracks(config: ArenaConfig, track: Arena, card: ArenaCard | None, kept: Kept) -> list[dict[str, Row]]:
+def drive_tracks(config: ArenaConfig, track: Arena, card: ArenaCard | None, kept: Kept) -> None:
     """Drive one track after the other, tell what came of each, and in the end what they say together."""
-    from nacdrive.extras.arena.standings import ranking, totals, totals_table, track_table
-
     courses = config.courses
     count, shown = len(courses), card is not None
     audience: list[Audience] = [kept, *([card] if card is not None else [])]
@@ -258,7 +251,6 @@ def drive_tracks(config: ArenaConfig, track: Arena, card: ArenaCard | None, kept
                 time.sleep(BETWEEN_TRACKS_S)
     if count > 1:
         print(totals_table(totals(kept.tracks)), flush=True)
-    return kept.tracks
 
 
 class Kept:
@@ -269,11 +261,9 @@ class Kept:
 
     def __init__(self, config: ArenaConfig, track: Arena, out: Path, stack: ExitStack) -> None:
         from nacdrive.rollout.recorder import EpisodeRecorder
-        from nacdrive.rollout.results import ResultsFile
 
-        self.config, self.out, self._arena = config, out, track
+        self.config, self.out, self._arena, spec = config, out, track, config.spec
         self.tracks: list[dict[str, Row]] = []
-        spec = config.spec
         self._recorders: list[EpisodeRecorder] = []
         self._files: dict[str, Any] = {}
         for one, step_s in zip(track.contestants, track.steps_s, strict=True):
@@ -295,10 +285,6 @@ class Kept:
 
     def add(self, rows: dict[str, Row]) -> None:
         """Keep what came of a track."""
-        from nacdrive.common.files import write_json
-        from nacdrive.common.runs import plain, run_record
-        from nacdrive.extras.arena.standings import ARENA, ranking, totals
-
         self.tracks.append(rows)
         for name, row in rows.items():
             self._files[name].add(row)

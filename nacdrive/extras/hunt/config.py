@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.options import Count, MinutesOption, Result, Share, TracksIfGiven, Workers
+from nacdrive.common.paths import in_path
 from nacdrive.datasets.options import RecordingsOption
 from nacdrive.drivers.options import NOBODY, CameraOptions, Driving, check_expert
 from nacdrive.envs.udacity_track.options import RANDOM
 from nacdrive.envs.world import World, drivable
 from nacdrive.extras.hunt.search import AREAS, Area
+from nacdrive.rollout.drive import Drive
 from nacdrive.rollout.train_config import DaggerOptions
 from nacdrive.training.config import EpochsOption
-
-if TYPE_CHECKING:
-    from nacdrive.rollout.drive import Drive
 
 
 class HuntConfig(
@@ -80,12 +78,9 @@ class HuntConfig(
     @property
     def folder(self) -> Path:
         who = Path(self.model).stem if self.driver is None else self.driver
-        name = "-".join(["hunt", self.spec.source, who])
-        return self.out or Path("runs") / "".join(one if one.isalnum() or one in "-_." else "-" for one in name)
+        return self.out or Path("runs") / in_path(f"hunt-{self.spec.source}-{who}")
 
     def driven(self, model: Path | None) -> Drive:
-        from nacdrive.rollout.drive import Drive
-
         spec = self.spec
         return Drive(
             env=self.env,

@@ -9,14 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.files import result_folder, write_json, write_text
+from nacdrive.common.paths import find_model
+from nacdrive.common.progress import progress_bar, resumable
+from nacdrive.common.result_folder import is_own
+from nacdrive.common.runs import check_resumable, plain, run_record, usable_cores
+from nacdrive.common.table import markdown
 from nacdrive.drivers.options import NOBODY
+from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.extras.hunt.config import HuntConfig
+from nacdrive.extras.hunt.judge import count_areas, patterns
 from nacdrive.extras.hunt.search import KNOBS, Area, Case, Knob, Search, command, knobs_of
+from nacdrive.rollout.drive import Drive, usual_expert
+from nacdrive.rollout.results import ResultsFile, Row
 
 if TYPE_CHECKING:
     from nacdrive.extras.hunt.drives import HuntWorker, Work
-    from nacdrive.rollout.drive import Drive
-    from nacdrive.rollout.results import ResultsFile, Row
 
 MINUTES = 15.0
 """Of search, if nobody says how long."""
@@ -34,12 +42,7 @@ FREE_TO_CHANGE = (
 
 def run(config: HuntConfig) -> dict[str, Any]:
     """Search, drive what failed again, print the list; returns the summary."""
-    from nacdrive.common.files import result_folder, write_json
-    from nacdrive.common.paths import find_model
-    from nacdrive.common.runs import check_resumable, plain, run_record, usable_cores
-    from nacdrive.drivers.policy import PolicyDriver
     from nacdrive.extras.hunt.drives import HuntWorker, Work, hunt_results
-    from nacdrive.rollout.drive import usual_expert
     from nacdrive.rollout.evaluate import claim, identify
 
     spec = config.spec
@@ -86,8 +89,6 @@ def search(
     config: HuntConfig, work: Work, knobs: Sequence[Knob], areas: Sequence[Area], results: ResultsFile
 ) -> tuple[Search, bool]:
     """Drive until the budget is spent; the search, and whether Ctrl-C ended it before."""
-    from nacdrive.common.progress import progress_bar
-
     ends = time.monotonic() + 60 * (config.minutes or MINUTES)
     timed = config.episodes is None or config.minutes is not None
     most = config.episodes
@@ -118,8 +119,6 @@ def drive_again(work: Work, here: HuntWorker, results: ResultsFile, folder: Path
     """Drive each failure once more: for the recording of the moments before it, the films of the worst, and to see
     whether it repeats.
     """
-    from nacdrive.common.progress import progress_bar, resumable
-    from nacdrive.common.result_folder import is_own
     from nacdrive.datasets.writer import RecordingWriter
     from nacdrive.extras.hunt.drives import Replay
 
@@ -167,11 +166,6 @@ def report(
     config: HuntConfig, drive: Drive, knobs: Sequence[Knob], results: ResultsFile, folder: Path
 ) -> dict[str, Any]:
     """Write and print what there is; returns the summary."""
-    from nacdrive.common.files import write_json, write_text
-    from nacdrive.common.runs import plain, run_record
-    from nacdrive.common.table import markdown
-    from nacdrive.extras.hunt.judge import count_areas, patterns
-
     rows = sorted(results.rows.values(), key=lambda row: row["number"])
     ranked, shown = worst_first(rows), patterns(rows, knobs)
     again = [row["repeats"] for row in ranked if "repeats" in row]
