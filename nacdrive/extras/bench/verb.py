@@ -7,6 +7,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from nacdrive.common.files import refuse_existing
+from nacdrive.common.progress import progress_bar, progress_console, resumable
+from nacdrive.common.runs import run_record
 from nacdrive.extras.bench.config import (
     PlanConfig,
     ReportConfig,
@@ -44,8 +47,6 @@ def run(config: RunConfig) -> tuple[int, list[dict[str, Any]]]:
 
 def one_table(config: TableConfig, hours: float = math.inf) -> tuple[int, list[dict[str, Any]]]:
     """Compute the grid, with a line per cell under way and one per cell that is done; exit code, folder and cells."""
-    from nacdrive.common.progress import progress_bar, progress_console, resumable
-    from nacdrive.common.runs import run_record
     from nacdrive.extras.bench.grid import compute, describe, left_out, plan
     from nacdrive.extras.bench.tables import markdown, write_tables
 
@@ -100,8 +101,6 @@ def plan(config: PlanConfig) -> list[Cost]:
 
 def report(config: ReportConfig) -> None:
     """Write the report and print its tables."""
-    from nacdrive.common.files import refuse_existing
-    from nacdrive.common.runs import run_record
     from nacdrive.extras.bench.report import markdown, write_report
 
     refuse_existing(config.out / "report.md", overwrite=config.overwrite)
@@ -112,8 +111,6 @@ def report(config: ReportConfig) -> None:
 
 def robustness(config: RobustnessConfig) -> int:
     """Test what is trained, with a line per model, and print the tables."""
-    from nacdrive.common.progress import progress_console, resumable
-    from nacdrive.common.runs import run_record
     from nacdrive.extras.bench.robustness import Job, compute, plan
     from nacdrive.extras.bench.robustness_tables import text_of, write
 
@@ -175,8 +172,6 @@ def line(result: Result) -> str:
 
 def runtime(config: RuntimeConfig) -> int:
     """Measure, with a line per layer."""
-    from nacdrive.common.files import refuse_existing
-    from nacdrive.common.progress import progress_console
     from nacdrive.extras.bench.runtime import Row, measure_all, write
 
     refuse_existing(config.out / "runtime.json", config.out / "runtime.md", overwrite=config.overwrite)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,21 +38,17 @@ class Separation:
         return abs(2 * self.auc - 1)
 
 
-def separations(
-    episodes: Sequence[Sequence[Tick]], names: Sequence[str] = ("omega", "phi", "t", "logits")
-) -> list[Separation]:
+def separations(episodes: Sequence[Sequence[Tick]]) -> list[Separation]:
     """All heads and quantities over all episodes, the most telling first; empty if it never steers both ways."""
-    result = []
+    result: list[Separation | None] = []
     for head in range(len(episodes[0][0].neurons["phi"])):
         traces = [Trace.of(ticks, head) for ticks in episodes]
         steering = np.concatenate([trace.steering for trace in traces])
-        for name in names:
-            if not all(name in trace.states for trace in traces):
-                continue
-            values = np.concatenate([trace.states[name] for trace in traces])
-            one = separation(head, name, values, steering)
-            result += [one] if one else []
-    return sorted(result, key=lambda one: -one.strength)
+        for name in ("omega", "phi", "t", "logits"):
+            if all(name in trace.states for trace in traces):
+                values = np.concatenate([trace.states[name] for trace in traces])
+                result.append(separation(head, name, values, steering))
+    return sorted(filter(None, result), key=lambda one: -one.strength)
 
 
 def separation(head: int, name: str, values: NDArray[np.float32], steering: NDArray[np.float32]) -> Separation | None:
@@ -76,14 +72,13 @@ def report(gates: Sequence[Separation], shown: int = 8) -> str:
     """A table for people, and what the paper says beside it."""
     if not gates:
         return "The policy never steers both left and right in these episodes: nothing can be said about sides."
-    rows: list[str] = ["head  quantity   left   straight  right    AUC  (0.5 tells nothing)"]
+    rows = ["head  quantity   left   straight  right    AUC  (0.5 tells nothing)"]
     for one in gates[:shown]:
         rows.append(
             f"{one.head + 1:>4}  {one.name:<8} {one.left:6.3f}   {one.straight:6.3f}   {one.right:6.3f}  {one.auc:5.2f}"
         )
-    best: Mapping[str, Separation] = {one.name: one for one in reversed(gates)}
-    if "omega" in best:
-        omega = best["omega"]
+    omega = next((one for one in gates if one.name == "omega"), None)
+    if omega is not None:
         strong, some = omega.strength >= 0.8, omega.strength >= 0.4
         verdict = "separates" if strong else "partly separates" if some else "does not separate"
         rows.append(

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Interval
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.files import refuse_existing
 from nacdrive.common.options import Options, Target
+from nacdrive.common.paths import find_model
 from nacdrive.datasets.options import EpisodeOption, RecordingOption
 from nacdrive.drivers.options import ModelOption
 
@@ -100,7 +102,6 @@ def neurons(config: NeuronsConfig) -> tuple[Figure, str]:
 
 def wiring(config: WiringConfig) -> tuple[Figure, str]:
     """The circuit."""
-    from nacdrive.common.paths import find_model
     from nacdrive.extras.explain.wiring import wiring_figure
     from nacdrive.models import load_policy
 
@@ -119,7 +120,6 @@ def opened(model: str, data: Path, episode: int = 0) -> tuple[Policy, Recording]
     """The policy and the recording that it is to look at."""
     import torch
 
-    from nacdrive.common.paths import find_model
     from nacdrive.datasets.recording import Recording
     from nacdrive.models import load_policy
 
@@ -134,7 +134,6 @@ def opened(model: str, data: Path, episode: int = 0) -> tuple[Policy, Recording]
 
 def draw(make: Callable[[Any], tuple[Figure, str]], config: Target) -> int:
     """Write the figure that ``make`` makes of ``config``, and print what it says besides."""
-    from nacdrive.common.files import refuse_existing
     from nacdrive.viz.figures import FORMATS, save
 
     out = config.out

@@ -16,21 +16,14 @@ from numpy.typing import NDArray
 from nacdrive.common.errors import UserError
 from nacdrive.models.policy import Policy
 from nacdrive.nac import NAC, NACKey
+from nacdrive.nac.backbone import Synapses
 
 STRONGEST = 30
 """Synapses of a bundle that are drawn one by one."""
 EXCITING, INHIBITING, BAND, GREY = "#d55e00", "#0064b0", "#8a94a0", "#566473"
 COLUMNS = {"query": 0, "key": 0, "features": 0, "inter": 1, "command": 2, "φ": 3, "ω": 3, "ρ": 3}
-SPANS = {
-    "query": (0.53, 1.0),
-    "key": (0.0, 0.47),
-    "features": (0.0, 1.0),
-    "inter": (0.0, 1.0),
-    "command": (0.0, 1.0),
-    "φ": (0.78, 0.78),
-    "ω": (0.42, 0.42),
-    "ρ": (0.06, 0.06),
-}
+SPANS = {"query": (0.53, 1.0), "key": (0.0, 0.47), "φ": (0.78, 0.78), "ω": (0.42, 0.42), "ρ": (0.06, 0.06)}
+"""Where a group begins and ends in its column; all others take the whole of it, 0 .. 1."""
 MOTORS = {"φ": "target", "ω": "rate", "ρ": "decay"}
 PULL = 0.55
 """How far a synapse is drawn towards the middle of its bundle, 0 .. 1."""
@@ -79,9 +72,8 @@ def matrices(nac: NAC | NACKey, head: int) -> Matrices:
     # All heads may share one circuit.
     copy = min(head, backbone.sensory.weight.shape[0] - 1)
 
-    def acting(synapses: object) -> NDArray[np.float32]:
-        weights: NDArray[np.float32] = synapses.effective()[copy].detach().cpu().numpy()  # type: ignore[attr-defined]
-        return weights
+    def acting(synapses: Synapses) -> NDArray[np.float32]:
+        return np.asarray(synapses.effective()[copy].detach().cpu().numpy())
 
     # Recurrent synapses act from the second update on.
     loops = acting(backbone.command) if backbone.command is not None and backbone.unfolds > 1 else None
@@ -125,7 +117,7 @@ def heights(drawn: list[Bundle]) -> dict[str, NDArray[np.float64]]:
     for group in (*MOTORS, "command", "inter", "query", "key", "features"):
         if group not in sizes:
             continue
-        low, high = SPANS[group]
+        low, high = SPANS.get(group, (0.0, 1.0))
         ahead = [b for b in drawn if b.source == group and b.target in places and b.target != group]
         pull, total = np.zeros(sizes[group]), np.full(sizes[group], 1e-12)
         for bundle in ahead:

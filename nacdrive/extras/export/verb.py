@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Literal
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.files import refuse_existing
 from nacdrive.common.options import Output
+from nacdrive.common.paths import find_model
 from nacdrive.drivers.options import ModelOption
 
 SUFFIXES = {"onnx": ".onnx", "c": ".c", "html": ".html", "safetensors": ".safetensors"}
@@ -29,9 +31,6 @@ class ExportConfig(ModelOption, Output):
 
 def run(config: ExportConfig) -> None:
     """Export, and say what was written."""
-    from nacdrive.common.files import refuse_existing
-    from nacdrive.common.paths import find_model
-
     model = find_model(config.model)
     out = config.out or Path(f"{model.stem}{SUFFIXES[config.to]}")
     if out.suffix != SUFFIXES[config.to]:

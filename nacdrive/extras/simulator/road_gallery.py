@@ -38,8 +38,7 @@ def gallery(seeds: Sequence[int], columns: int = 4, **road: Any) -> Picture:
     blank = np.full_like(cells[0], 255)
     cells += [blank] * (-len(cells) % columns)
     rows = [np.concatenate(cells[k : k + columns], axis=1) for k in range(0, len(cells), columns)]
-    sheet: Picture = np.concatenate(rows)
-    return sheet
+    return np.concatenate(rows)
 
 
 def best_place(track: Track, seed: int) -> float:
@@ -58,8 +57,7 @@ def cell(track: Track, view: Picture) -> Picture:
     words = f"{track.name}  {track.length:.0f} m  R {1 / np.abs(track.curvature).max():.0f} m  {track.style.surface}"
     cv2.putText(caption, words, (3, 13), cv2.FONT_HERSHEY_SIMPLEX, 0.40, (20, 20, 20), 1, cv2.LINE_AA)
     whole = np.concatenate([view, from_above(track), caption])
-    framed: Picture = np.pad(whole, ((0, GAP), (0, GAP), (0, 0)), constant_values=255)
-    return framed
+    return np.pad(whole, ((0, GAP), (0, GAP), (0, 0)), constant_values=255)
 
 
 def from_above(track: Track) -> Picture:
@@ -84,8 +82,7 @@ def from_above(track: Track) -> Picture:
 
     def pixels(points: NDArray[np.float64]) -> NDArray[np.int32]:
         flat = (points[:, :2] - middle) * (scale, -scale) + (WIDE / 2, HIGH / 2)
-        places: NDArray[np.int32] = np.round(flat * (1 << FINE)).astype(np.int32)
-        return places
+        return np.asarray(np.round(flat * (1 << FINE)), np.int32)
 
     wide = max(2, round(2 * track.half_width * scale))
     line = pixels(track.line)

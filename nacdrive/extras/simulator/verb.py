@@ -10,8 +10,10 @@ from typing import Annotated, Any
 from annotated_types import Interval
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.files import refuse_existing
 from nacdrive.common.options import SeedOption, Target, TimeLimit
 from nacdrive.envs.registry import UDACITY_TRACK
+from nacdrive.envs.udacity_track import make_udacity_track
 from nacdrive.envs.udacity_track.options import check_track
 from nacdrive.envs.world import RoadOption, TrackOptions
 
@@ -42,7 +44,6 @@ class UdacityConfig(TrackOptions, SeedOption, TimeLimit, defaults={"track": "lak
 
 def run_udacity(config: UdacityConfig) -> int:
     """Drive in real time until the time is up, the window is closed, or Ctrl-C."""
-    from nacdrive.envs.udacity_track import make_udacity_track
     from nacdrive.extras.simulator.simulator import UdacitySimulator
 
     try:
@@ -91,7 +92,6 @@ class RoadsConfig(RoadOption, SeedOption, Target, defaults={"out": Path("roads.j
 
 def run_roads(config: RoadsConfig) -> int:
     """Draw the roads, photograph them, write the sheet."""
-    from nacdrive.common.files import refuse_existing
     from nacdrive.extras.simulator.road_gallery import gallery, write_gallery
 
     refuse_existing(config.out, overwrite=config.overwrite, flag="--out")

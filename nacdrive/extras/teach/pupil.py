@@ -145,5 +145,4 @@ def meant(episode: Episode) -> NDArray[np.float32] | None:
     begun = min(episode.t_s[0] + BEGINS_S, episode.t_s[-1])
     near = np.abs(np.maximum(episode.t_s, begun)[:, None] - episode.t_s) <= TAP_S
     near &= episode.t_s >= begun
-    mean: NDArray[np.float32] = (near @ episode.steering / near.sum(axis=1)).astype(np.float32)
-    return mean
+    return np.asarray(near @ episode.steering / near.sum(axis=1), np.float32)

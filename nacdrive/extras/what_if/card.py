@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from threading import BoundedSemaphore
 from typing import Any, Self
 
@@ -40,7 +41,8 @@ class WhatIfCard(Card):
     @classmethod
     def of_recordings(cls, cache: EpisodeCache, sources: Mapping[int, WhatIfSource]) -> Self:
         """Of recorded runs, by number."""
-        return cls({run: (moments_of(cache, run, source.window), source) for run, source in sources.items()})
+        find = partial(find_recorded, cache)
+        return cls({run: (partial(find, run, source.window), source) for run, source in sources.items()})
 
     def describe(self, run: int = 0) -> Any:
         """What can be asked of a run; None where nobody can be."""
@@ -69,13 +71,9 @@ class WhatIfCard(Card):
             process.close()
 
 
-def moments_of(cache: EpisodeCache, run: int, window: int) -> Callable[[dict[str, int]], Moment | None]:
-    """Finds the moments ``{"run", "episode", "seq"}`` of a run."""
-
-    def find(name: dict[str, int]) -> Moment | None:
-        episode = name.get("episode", 0)
-        if not cache.has(run, episode):
-            return None
-        return moment_of(cache.ticks(run, episode), cache.driven(run, episode), name["seq"], window)
-
-    return find
+def find_recorded(cache: EpisodeCache, run: int, window: int, name: dict[str, int]) -> Moment | None:
+    """The moment ``{"run", "episode", "seq"}`` of a run."""
+    episode = name.get("episode", 0)
+    if not cache.has(run, episode):
+        return None
+    return moment_of(cache.ticks(run, episode), cache.driven(run, episode), name["seq"], window)

@@ -12,7 +12,7 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any
 
 import cv2
 import numpy as np
@@ -35,7 +35,6 @@ GROUPS = ("sensory", "inter", "command", "motor")
 class Paint:
     """Paint over a part of every picture, as dirt on the lens would."""
 
-    kind: ClassVar[str] = "paint"
     left: float
     """Edges as shares of the picture's width and height, 0 .. 1 from the upper left corner."""
     top: float
@@ -63,7 +62,6 @@ class Paint:
 class Dim:
     """Multiply all pixels: 0.5 is dusk, 1.5 is glare, clipped to white."""
 
-    kind: ClassVar[str] = "dim"
     factor: float
 
     def __post_init__(self) -> None:
@@ -71,15 +69,13 @@ class Dim:
             raise UserError(f"dim: factor is {self.factor:g}; it must lie in 0 .. 4.")
 
     def on(self, frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        factored: NDArray[np.uint8] = np.clip(frame * np.float32(self.factor), 0, 255).astype(np.uint8)
-        return factored
+        return np.asarray(np.clip(frame * np.float32(self.factor), 0, 255), np.uint8)
 
 
 @dataclass(frozen=True)
 class Blur:
     """Blur every picture by a Gaussian."""
 
-    kind: ClassVar[str] = "blur"
     sigma: float
     """Standard deviation in pixels of the camera."""
 
@@ -88,15 +84,13 @@ class Blur:
             raise UserError(f"blur: sigma is {self.sigma:g}; it must lie above 0, up to 32 pixels.")
 
     def on(self, frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        blurred: NDArray[np.uint8] = cv2.GaussianBlur(frame, (0, 0), self.sigma).astype(np.uint8)
-        return blurred
+        return cv2.GaussianBlur(frame, (0, 0), self.sigma).astype(np.uint8)
 
 
 @dataclass(frozen=True)
 class HideFrame:
     """Forget a frame of the window, as though it had never come; the others keep their times."""
 
-    kind: ClassVar[str] = "hide"
     back: int
     """How many decisions ago it was taken, from 1."""
 
@@ -109,7 +103,6 @@ class HideFrame:
 class ShiftTime:
     """Let the present frame come later than it did: all others of the window are so much older."""
 
-    kind: ClassVar[str] = "shift"
     seconds: float
 
     def __post_init__(self) -> None:
@@ -125,7 +118,6 @@ class Mute:
     all that it has synapses to; the muted motor neurons give 0, of which phi and omega are then made.
     """
 
-    kind: ClassVar[str] = "mute"
     head: int | None = None
     """From 0; None: in all heads."""
     group: str | None = None
@@ -146,7 +138,7 @@ class Mute:
 
 
 Edit = Paint | Dim | Blur | HideFrame | ShiftTime | Mute
-KINDS: dict[str, type[Edit]] = {kind.kind: kind for kind in (Paint, Dim, Blur, HideFrame, ShiftTime, Mute)}
+KINDS: dict[str, type[Edit]] = dict(paint=Paint, dim=Dim, blur=Blur, hide=HideFrame, shift=ShiftTime, mute=Mute)
 
 
 def edits_from_json(given: Any) -> tuple[Edit, ...]:
@@ -158,20 +150,20 @@ def edits_from_json(given: Any) -> tuple[Edit, ...]:
 
 def edit_from_json(given: Any) -> Edit:
     """One edit; see ``edits_from_json``."""
-    if not isinstance(given, dict) or not isinstance(given.get("kind"), str) or given["kind"] not in KINDS:
+    name = given.get("kind") if isinstance(given, dict) else None
+    if not isinstance(name, str) or name not in KINDS:
         raise UserError(f"an edit has a kind, one of {', '.join(KINDS)}.")
-    kind = KINDS[given["kind"]]
-    wanted = {field.name: str(field.type) for field in fields(kind)}
-    values = {name: value for name, value in given.items() if name != "kind"}
+    wanted = {field.name: str(field.type) for field in fields(KINDS[name])}
+    values = {field: value for field, value in given.items() if field != "kind"}
     if not values.keys() <= wanted.keys():
-        raise UserError(f"{kind.kind} has the fields {', '.join(wanted)}.")
-    for name, value in values.items():
-        if not fits(value, wanted[name]):
-            raise UserError(f"{kind.kind}: {name} must be of the type {wanted[name]}.")
+        raise UserError(f"{name} has the fields {', '.join(wanted)}.")
+    for field, value in values.items():
+        if not fits(value, wanted[field]):
+            raise UserError(f"{name}: {field} must be of the type {wanted[field]}.")
     try:
-        return kind(**values)
+        return KINDS[name](**values)
     except TypeError as error:
-        raise UserError(f"{kind.kind} needs the fields {', '.join(wanted)}.") from error
+        raise UserError(f"{name} needs the fields {', '.join(wanted)}.") from error
 
 
 def fits(value: Any, kind: str) -> bool:
@@ -244,8 +236,7 @@ def scores(policy: IntervenedPolicy, features: Tensor, times: Sequence[float]) -
         if back < T:
             padding[:, T - 1 - back] = True
     y = policy.network.sequence.last(features, t, padding if policy.hidden else None)
-    rows: NDArray[np.float32] = policy.network.head(y).float().cpu().numpy()
-    return rows
+    return np.asarray(policy.network.head(y).float().cpu().numpy())
 
 
 @torch.inference_mode()

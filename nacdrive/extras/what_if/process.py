@@ -144,14 +144,11 @@ def answer_questions(pipe: Connection, load: Callable[[], WhatIf]) -> None:
             if question is None:
                 drives.pop(ticket, None)
             elif question.ask in ("decide", "occlusion"):
-                pipe.send((ticket, {**answer_at_once(what_if, question), "done": True}))
-            elif question.ask == "ghost":
-                drives[ticket] = what_if.ghost(question.moment, question.edits, question.seconds)
+                pipe.send((ticket, next(pieces(what_if, question))))
             else:
-                drives[ticket] = what_if.lap(question.moment, question.who)
+                drives[ticket] = pieces(what_if, question)
         for ticket, drive in list(drives.items())[:1]:
-            piece = next_piece(drive)
-            if piece:
+            if piece := next(drive):
                 pipe.send((ticket, piece))
             # The next one's turn, that nobody waits for the end of another's drive.
             del drives[ticket]
@@ -159,21 +156,16 @@ def answer_questions(pipe: Connection, load: Callable[[], WhatIf]) -> None:
                 drives[ticket] = drive
 
 
-def answer_at_once(what_if: WhatIf, question: Question) -> dict[str, Any]:
-    """A short answer, or the sentence of what is wrong."""
-    ask = what_if.decide if question.ask == "decide" else what_if.occlusion
+def pieces(what_if: WhatIf, question: Question) -> Iterator[dict[str, Any]]:
+    """The pieces of an answer, one of a short one; ``"done": True`` with the last, or the sentence of what is wrong."""
     try:
-        return ask(question.moment, question.edits)
+        if question.ask == "ghost":
+            for piece in what_if.ghost(question.moment, question.edits, question.seconds):
+                yield {**piece, "done": True} if "effect" in piece else piece
+        elif question.ask == "lap":
+            yield from what_if.lap(question.moment, question.who)
+        else:
+            ask = what_if.decide if question.ask == "decide" else what_if.occlusion
+            yield {**ask(question.moment, question.edits), "done": True}
     except (UserError, ValueError) as error:
-        return {"error": str(error)}
-
-
-def next_piece(drive: Iterator[dict[str, Any]]) -> dict[str, Any]:
-    """The next piece of a drive; ``"done": True`` with the last."""
-    try:
-        piece = next(drive)
-    except StopIteration:
-        return {"done": True}
-    except (UserError, ValueError) as error:
-        return {"error": str(error), "done": True}
-    return {**piece, "done": True} if "effect" in piece else piece
+        yield {"error": str(error), "done": True}

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from nacdrive.common.errors import UserError
 from nacdrive.extras.what_if.interventions import (
+    KINDS,
     Blur,
     Dim,
     Edit,
@@ -213,7 +214,9 @@ def test_the_occlusion_map_is_that_of_painting_part_by_part(config: Any, frames:
 
 def test_edits_survive_json_and_nothing_else_passes() -> None:
     edits = (Paint(0.1, 0.2, 0.3, 0.4, None), Dim(0.5), Blur(2.0), HideFrame(2), ShiftTime(0.3), Mute(3, "inter", 5))
-    assert edits_from_json(json.loads(json.dumps([{"kind": edit.kind, **asdict(edit)} for edit in edits]))) == edits
+    names = {kind: name for name, kind in KINDS.items()}
+    given = [{"kind": names[type(edit)], **asdict(edit)} for edit in edits]
+    assert edits_from_json(json.loads(json.dumps(given))) == edits
     wrong: list[Any] = [
         None, {}, [3], [{}], [{"kind": "fly"}], [{"kind": []}], [{"kind": "mute"}], [{"kind": "mute", "head": True}],
         [{"kind": "mute", "head": -1}], [{"kind": "mute", "group": "legs"}], [{"kind": "mute", "head": 1.5}],
