@@ -116,7 +116,7 @@ def run_cell(cell: Cell, on_step: OnStep = lambda update: None) -> Result:
         if is_disk_full(error):
             # That says nothing of the cell, and ends the run.
             raise
-        result = failure(cell, kind_of(error), reason_of(error))
+        result = failure(cell, *failed_with(error))
     record = {**run_record(cell), **machine_state(cell.device)}
     spent = {"wall_s": time.perf_counter() - began, "cpu_s": time.process_time() - cpu_began}
     return {**result, **{name: round(value, 2) for name, value in spent.items()}, "record": record}
@@ -141,18 +141,14 @@ def lost_process(exit_code: int | None) -> tuple[str, str]:
     return "error", f"its process ended with exit code {exit_code} and no result"
 
 
-def kind_of(error: Exception) -> str:
-    """What sort of failure an exception is."""
-    text = str(error)
+def failed_with(error: Exception) -> tuple[str, str]:
+    """Kind and reason, in one line, of a failure by an exception."""
+    expected, text = isinstance(error, UserError), str(error)
+    reason = first_line(error) if expected else f"{type(error).__name__}: {first_line(error)}"
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "allocate memory" in text:
-        return "memory"
-    endless = isinstance(error, FloatingPointError) or (isinstance(error, UserError) and "finite number" in text)
-    return "not finite" if endless else "error"
-
-
-def reason_of(error: Exception) -> str:
-    """A failure in one line."""
-    return first_line(error) if isinstance(error, UserError) else f"{type(error).__name__}: {first_line(error)}"
+        return "memory", reason
+    endless = isinstance(error, FloatingPointError) or (expected and "finite number" in text)
+    return "not finite" if endless else "error", reason
 
 
 def train_and_test(cell: Cell, on_step: OnStep) -> Result:

@@ -15,7 +15,7 @@ from nacdrive.common.files import write_json, write_text
 from nacdrive.common.parallel import run_jobs
 from nacdrive.common.runs import run_record
 from nacdrive.extras.bench import paper
-from nacdrive.extras.bench.cell import kind_of, lost_process, reason_of
+from nacdrive.extras.bench.cell import failed_with, lost_process
 from nacdrive.extras.bench.config import RuntimeConfig
 from nacdrive.extras.bench.grid import check_models
 from nacdrive.extras.bench.machine import machine_state
@@ -58,7 +58,7 @@ def measure_job(job: Job) -> Row:
     try:
         return {"model": model, "device": device, "status": "done", **measure(model, device, config)}
     except Exception as error:
-        return failed_row(job, kind_of(error), reason_of(error))
+        return failed_row(job, *failed_with(error))
 
 
 def failed_row(job: Job, kind: str, reason: str) -> Row:

@@ -36,6 +36,7 @@ from nacdrive.extras.exchange.lerobot_export import (
     PLAIN,
     STATE,
     STATE_NAMES,
+    is_list,
 )
 
 VERSION = re.compile(r"v(\d+)\.(\d+)(?:\.\d+)?")
@@ -73,7 +74,7 @@ class LeRobotSet:
     features: dict[str, dict[str, Any]]
     cameras: dict[str, str]  # center, left, right -> name of the feature
     shapes: dict[str, tuple[int, int]]
-    actions: limits.ActionColumns  # where steering and pedals stand in action
+    actions: dict[str, int]  # where steering and pedals stand in action
     episodes: list[EpisodeRow]
     header: dict[str, Any] | None  # what the recording said of itself, where nacdrive wrote the data set
 
@@ -139,7 +140,7 @@ def check_version(folder: Path, info: Mapping[str, Any]) -> None:
         )
 
 
-def action_columns(folder: Path, features: Mapping[str, Mapping[str, Any]]) -> limits.ActionColumns:
+def action_columns(folder: Path, features: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
     """Where steering and pedals stand in the data set's ``action``."""
     if ACTION not in features:
         raise UserError(f"{folder} is a LeRobot data set without actions: there is nothing to learn from in it.")
@@ -148,12 +149,9 @@ def action_columns(folder: Path, features: Mapping[str, Mapping[str, Any]]) -> l
         inner = list(names.values())
         names = inner[0] if inner and isinstance(inner[0], (list, dict)) else list(names)
     named = [str(name) for name in names] if isinstance(names, list) else []
-    columns = limits.ActionColumns.of(named)
-    if (
-        features[ACTION].get("dtype") != "float32"
-        or list(features[ACTION].get("shape", [])) != [len(named)]
-        or not columns
-    ):
+    columns = limits.columns_of_action(named)
+    form = features[ACTION].get("dtype"), list(features[ACTION].get("shape", []))
+    if form != ("float32", [len(named)]) or not columns:
         listed = ", ".join(named[:8]) or "nothing"
         raise UserError(
             f"the actions of {folder} are named {listed[:200]}, and driving takes steering, throttle and brake: "
@@ -277,7 +275,7 @@ def columns_of(data_set: LeRobotSet, path: Path, file: pq.ParquetFile) -> list[s
             good = pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0
             good = good and kind.field("bytes").type in (pa.binary(), pa.large_binary())
         elif name in (ACTION, LOGITS, STATE):
-            good = pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind)
+            good = is_list(kind)
         else:
             good = pa.types.is_integer(kind) or (pa.types.is_floating(kind) and name not in WHOLE)
         if not good:
@@ -346,7 +344,7 @@ def as_numbers(batch: pa.RecordBatch, name: str) -> NDArray[Any]:
     column = batch.column(batch.schema.names.index(name))
     if column.null_count:
         raise ValueError(f"has gaps in '{name}'")
-    if pa.types.is_list(column.type) or pa.types.is_fixed_size_list(column.type):
+    if is_list(column.type):
         flat = column.flatten()
         if flat.null_count or len(flat) % len(column):
             raise ValueError(f"has gaps in '{name}'")
@@ -358,8 +356,8 @@ def build_episode(
     data_set: LeRobotSet, row: EpisodeRow, seed: int, columns: dict[str, NDArray[Any]], frames: dict[str, list[bytes]]
 ) -> Episode:
     """An episode from its columns."""
-    steering, throttle, brake = data_set.actions.split(columns[ACTION])
-    limits.check_range(steering, throttle, brake)
+    driven = limits.split_actions(columns[ACTION], data_set.actions)
+    limits.check_range(**driven)
     if data_set.header is not None:
         there = columns.keys() | {data_set.cameras[camera] for camera in frames}
         wanted = [STATE, *PLAIN.values(), *(OPTIONAL[name] for name in row.ours["columns"] if name in OPTIONAL)]
@@ -367,7 +365,7 @@ def build_episode(
         if missing:
             raise ValueError(f"lacks {', '.join(missing)}")
     own = row.ours
-    given = unknown_columns(row.length) | {"steering": steering, "throttle": throttle, "brake": brake}
+    given = unknown_columns(row.length) | driven
     names = PLAIN | {name: OPTIONAL[name] for name in own.get("columns", ()) if name in OPTIONAL}
     given |= {name: columns[theirs] for name, theirs in names.items() if theirs in columns}
     if STATE in columns:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -104,36 +103,24 @@ def as_rgb(data: bytes, size: tuple[int, int]) -> bytes:
     return data if mode == "RGB" else encode_png(pixels)
 
 
-@dataclass(frozen=True)
-class ActionColumns:
-    """Which number of an action is which; None where there is none."""
-
-    steering: int  # -1 full left .. 1 full right
-    throttle: int | None  # 0 .. 1
-    brake: int | None  # 0 .. 1
-
-    @classmethod
-    def of(cls, names: Sequence[str]) -> ActionColumns | None:
-        """The columns of an action whose numbers have these names; None if none of them steers or one is unknown."""
-        columns: dict[str, int] = {}
-        for index, name in enumerate(names):
-            ours = next((ours for ours, known in ACTION_NAMES.items() if name.lower() in known), None)
-            if ours is None or ours in columns:
-                return None
-            columns[ours] = index
-        if "steering" not in columns:
+def columns_of_action(names: Sequence[str]) -> dict[str, int] | None:
+    """Our name -> place of each number of an action with these names; None if none steers or one is unknown."""
+    columns: dict[str, int] = {}
+    for index, name in enumerate(names):
+        ours = next((ours for ours, known in ACTION_NAMES.items() if name.lower() in known), None)
+        if ours is None or ours in columns:
             return None
-        return cls(columns["steering"], columns.get("throttle"), columns.get("brake"))
+        columns[ours] = index
+    return columns if "steering" in columns else None
 
-    def split(self, rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Steering, throttle and brake [frames] of [frames, width] (or [frames]) actions; 0 where there is none."""
-        rows = rows.reshape(len(rows), -1)
-        wanted = [index for index in (self.steering, self.throttle, self.brake) if index is not None]
-        if rows.shape[1] != len(wanted):
-            raise ValueError(f"has actions of {rows.shape[1]} numbers instead of {len(wanted)}")
-        zero = np.zeros(len(rows), np.float32)
-        pedals = [zero if index is None else rows[:, index] for index in (self.throttle, self.brake)]
-        return rows[:, self.steering], pedals[0], pedals[1]
+
+def split_actions(rows: NDArray[Any], columns: Mapping[str, int]) -> dict[str, NDArray[Any]]:
+    """Steering, throttle and brake [frames] of [frames, width] (or [frames]) actions; 0 where there is none."""
+    rows = rows.reshape(len(rows), -1)
+    if rows.shape[1] != len(columns):
+        raise ValueError(f"has actions of {rows.shape[1]} numbers instead of {len(columns)}")
+    zero = np.zeros(len(rows), np.float32)
+    return {name: rows[:, columns[name]] if name in columns else zero for name in ACTION_NAMES}
 
 
 def check_range(steering: NDArray[Any], throttle: NDArray[Any], brake: NDArray[Any]) -> None:

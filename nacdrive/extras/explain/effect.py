@@ -49,18 +49,16 @@ def measure_recording(policy: Policy, recording: Recording, every: int = 1) -> I
 
 def count_parts(measured: Sequence[Effects]) -> list[PartCount]:
     """Every part, those that decide most often first."""
-    seen: dict[tuple[str, int], list[tuple[bool, bool, float]]] = {}
-    names: dict[tuple[str, int], str] = {}
+    seen: dict[tuple[str, str], list[tuple[bool, bool, float]]] = {}
     for one in measured:
         order, changes, deciding = one.order(), one.changes(), one.decides()
         for i, part in enumerate(one.parts):
-            key = part.kind, part.index
-            names[key] = f"frame {part.index} back" if part.kind == "frame" else part.name
-            seen.setdefault(key, []).append((bool(deciding[i]), i == order[0], float(changes[i])))
+            name = f"frame {part.index} back" if part.kind == "frame" else part.name
+            seen.setdefault((part.kind, name), []).append((bool(deciding[i]), i == order[0], float(changes[i])))
     counts = []
-    for key, rows in seen.items():
+    for (kind, name), rows in seen.items():
         decides, first, change = zip(*rows, strict=True)
-        counts.append(PartCount(key[0], names[key], len(rows), sum(decides), sum(first), float(np.mean(change))))
+        counts.append(PartCount(kind, name, len(rows), sum(decides), sum(first), float(np.mean(change))))
     return sorted(counts, key=lambda one: (-one.decides / one.measured, -one.mean))
 
 

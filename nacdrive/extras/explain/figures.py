@@ -35,14 +35,12 @@ def saliency_figure(ticks: Sequence[Tick], title: str) -> Figure:
     axes = np.atleast_2d(figure.subplots(2, len(ticks), squeeze=False))
     for column, tick in enumerate(ticks):
         top, bottom = axes[0, column], axes[1, column]
-        top.imshow(tick.frame, interpolation="nearest")
-        bottom.imshow(tick.frame, interpolation="nearest")
+        for axis in (top, bottom):
+            axis.imshow(tick.frame, interpolation="nearest")
+            axis.set(xticks=[], yticks=[])
         if tick.saliency is not None:
             bottom.imshow(tick.saliency, cmap="inferno", alpha=np.clip(tick.saliency * 1.2, 0, 0.85), vmin=0, vmax=1)
         top.set_title(f"{tick.t_s:.2f} s\n{decision(tick)}", fontsize=8)
-        for axis in (top, bottom):
-            axis.set_xticks([])
-            axis.set_yticks([])
     scale = ScalarMappable(Normalize(0, 1), "inferno")
     bar = figure.colorbar(scale, ax=axes[1, :], shrink=0.8, pad=0.01, ticks=[0, 1])
     bar.ax.set_yticklabels(["least", "most"], fontsize=8)
@@ -101,11 +99,9 @@ def neurons_figure(trace: Trace, title: str) -> Figure:
         label(axis, LINES[name])
     last = axes[-1]
     last.fill_between(trace.t_s, 0, trace.steering, step="post", color=EXPERT, alpha=0.6)
-    last.set_ylim(-1.15, 1.15)
     last.set_yticks([-1, 1], ["left", "right"])
+    last.set(ylim=(-1.15, 1.15), xlabel="seconds", xlim=(trace.t_s[0], trace.t_s[-1]))
     label(last, "steering")
-    last.set_xlabel("seconds")
-    last.set_xlim(trace.t_s[0], trace.t_s[-1])
     figure.suptitle(title, fontsize=11)
     return figure
 

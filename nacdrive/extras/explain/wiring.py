@@ -162,8 +162,7 @@ def wiring_figure(policy: Policy, head: int) -> Figure:
         pad=26,
     )
     axis.legend(handles=key(), loc="lower center", bbox_to_anchor=(0.5, -0.21), ncols=4, frameon=False, fontsize=8.5)
-    axis.set_xlim(-0.3, 3.3)
-    axis.set_ylim(-0.03, 1.05)
+    axis.set(xlim=(-0.3, 3.3), ylim=(-0.03, 1.05))
     axis.axis("off")
     return figure
 

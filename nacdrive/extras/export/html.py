@@ -32,15 +32,7 @@ from nacdrive.datasets.recording import Recording, kept_in
 from nacdrive.drivers.base import Rerun
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.registry import spec_of_source
-from nacdrive.extras.export.network_description import (
-    CfCStep,
-    DenseStep,
-    NACKeyStep,
-    NACStep,
-    NetworkDescription,
-    RecurrentStep,
-    describe,
-)
+from nacdrive.extras.export.network_description import NetworkDescription, describe
 from nacdrive.models import load_policy
 from nacdrive.rollout.drive import Drive, LoadedDrive
 from nacdrive.rollout.rollout import rollout
@@ -55,7 +47,6 @@ ROAD_OPTIONS = ("road_difficulty", "scene_variety")
 """Options of an environment on which its roads depend, beside track and seed."""
 SAME_MPS = 0.05
 """Up to this difference two speeds are one."""
-KINDS = {NACStep: "nac", NACKeyStep: "nac-key", CfCStep: "cfc", DenseStep: "dense"}
 
 
 def export_html(
@@ -193,8 +184,7 @@ def plain(value: Any, block: list[NDArray[np.float32]]) -> Any:
     if not hasattr(value, "__dataclass_fields__"):
         return value
     members = {item.name: plain(getattr(value, item.name), block) for item in fields(value)}
-    kind = value.kind if isinstance(value, RecurrentStep) else KINDS.get(type(value))
-    return members if kind is None else {**members, "kind": kind}
+    return members | ({"kind": value.kind} if hasattr(value, "kind") else {})
 
 
 def network_json(net: NetworkDescription) -> tuple[dict[str, Any], str]:

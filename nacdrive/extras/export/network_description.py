@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -92,6 +92,7 @@ class CircuitStep:
 class NACStep(CircuitStep):
     """A Neuronal Attention Circuit (paper, Eqns. 13-19)."""
 
+    kind: ClassVar[str] = "nac"
     phi: str  # bound of the content gate: sigmoid, tanh or none
     time_quadrature: bool  # whether values are weighted by the pair's time; by delta_t if not
     delta_t: float  # the constant weight of values
@@ -124,6 +125,7 @@ class NACStep(CircuitStep):
 class NACKeyStep(CircuitStep):
     """NAC with its circuit on the key; all heads share the circuit's neurons."""
 
+    kind: ClassVar[str] = "nac-key"
     norm: Linear  # [F] factors and offsets behind the features' normalisation
     norm_eps: float
     frequencies: Array  # [m] of the time features: sine and cosine of each, behind the features, for queries and keys
@@ -155,6 +157,7 @@ class RecurrentStep:
 class CfCStep:
     """A closed-form continuous-time network, begun anew for every window of frames."""
 
+    kind: ClassVar[str] = "cfc"
     window: int  # frames that a decision may depend on
     gap_s: float  # seconds that count as one unit of time
     input: Linear  # [U, F] of the backbone, its slope included
@@ -166,6 +169,7 @@ class CfCStep:
 class DenseStep:
     """A dense layer with ELU on the present frame alone."""
 
+    kind: ClassVar[str] = "dense"
     layer: Linear  # [d, F]
 
 

@@ -36,7 +36,14 @@ from nacdrive.extras.exchange.lerobot_import import (
     image_shape,
     import_lerobot,
 )
-from nacdrive.extras.exchange.limits import ActionColumns, as_rgb, check_range, clock, damaged_parquet
+from nacdrive.extras.exchange.limits import (
+    as_rgb,
+    check_range,
+    clock,
+    columns_of_action,
+    damaged_parquet,
+    split_actions,
+)
 from tests.helpers.exchange import drive, write
 
 CENTER = "observation.images.center"
@@ -150,11 +157,11 @@ def test_a_column_may_be_so_many_bytes(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("names", "found"),
     [
-        (["steering", "throttle", "brake"], ActionColumns(0, 1, 2)),
-        (["Gas", "STEER"], ActionColumns(1, 0, None)),
-        (["brake_pedal", "steering_angle"], ActionColumns(1, None, 0)),
-        (["steering_wheel"], ActionColumns(0, None, None)),
-        (["accelerator", "steer", "braking"], ActionColumns(1, 0, 2)),
+        (["steering", "throttle", "brake"], {"steering": 0, "throttle": 1, "brake": 2}),
+        (["Gas", "STEER"], {"steering": 1, "throttle": 0}),
+        (["brake_pedal", "steering_angle"], {"steering": 1, "brake": 0}),
+        (["steering_wheel"], {"steering": 0}),
+        (["accelerator", "steer", "braking"], {"steering": 1, "throttle": 0, "brake": 2}),
         (["throttle", "brake"], None),
         (["steering", "steer"], None),
         (["steering", "horn"], None),
@@ -162,17 +169,17 @@ def test_a_column_may_be_so_many_bytes(tmp_path, monkeypatch):
     ],
 )
 def test_actions_are_known_by_their_names(names, found):
-    assert ActionColumns.of(names) == found
+    assert columns_of_action(names) == found
 
 
 def test_numbers_without_a_name_are_nought():
-    rows = np.array([[0.5, -0.25], [0.1, 0.2]])
-    steering, throttle, brake = ActionColumns(1, 0, None).split(rows)
+    rows, columns = np.array([[0.5, -0.25], [0.1, 0.2]]), {"throttle": 0, "steering": 1}
+    steering, throttle, brake = split_actions(rows, columns).values()
     assert (steering.tolist(), throttle.tolist(), brake.tolist()) == ([-0.25, 0.2], [0.5, 0.1], [0.0, 0.0])
-    assert ActionColumns(0, None, None).split(np.array([0.5, 1.0]))[0].tolist() == [0.5, 1.0]
+    assert split_actions(np.array([0.5, 1.0]), {"steering": 0})["steering"].tolist() == [0.5, 1.0]
     for wrong in (np.zeros((2, 3)), np.zeros((2, 1))):
         with pytest.raises(ValueError, match=f"actions of {wrong.shape[1]} numbers instead of 2"):
-            ActionColumns(1, 0, None).split(wrong)
+            split_actions(wrong, columns)
 
 
 def test_the_ends_of_a_range_are_in_it():
@@ -392,10 +399,10 @@ def feature(names, shape=None, dtype="float32"):
 @pytest.mark.parametrize(
     ("names", "shape", "found"),
     [
-        (["steering"], [1], ActionColumns(0, None, None)),
-        ({"axes": ["gas", "steer"]}, [2], ActionColumns(1, 0, None)),
-        ({"motors": {"a": ["steer", "brake"]}}, [2], ActionColumns(0, None, 1)),
-        ({"steering": 0, "throttle": 1}, [2], ActionColumns(0, 1, None)),
+        (["steering"], [1], {"steering": 0}),
+        ({"axes": ["gas", "steer"]}, [2], {"steering": 1, "throttle": 0}),
+        ({"motors": {"a": ["steer", "brake"]}}, [2], {"steering": 0, "brake": 1}),
+        ({"steering": 0, "throttle": 1}, [2], {"steering": 0, "throttle": 1}),
     ],
 )
 def test_names_of_actions_may_be_nested(names, shape, found):
