@@ -69,13 +69,10 @@ class Arena:
     """Drives episodes with several contestants; a context manager that starts and ends their processes.
 
     Args:
-        contestants: At least two, and at most ``MOST``; names must differ.
+        contestants: At least two, and at most ``MOST``; names must differ. Else a ``UserError``.
         control: What people at browsers want: pause, start over, and where a person contests the keys.
         noise: Of the cameras, at the start; ``set_camera`` changes it.
         clock: Seconds that pass steadily, which a drive in real time keeps pace with.
-
-    Raises:
-        UserError: for too few, too many, or two of one name.
     """
 
     def __init__(

@@ -23,10 +23,8 @@ Entries = Sequence[Mapping[str, Any]]
 
 
 class ArenaCard(Card):
-    """Shows an arena on the page that it is a card of, one lane for each contestant: an ``Audience``.
-
-    Args:
-        set_camera: Called with what somebody made of everybody's camera.
+    """Shows an arena on the page that it is a card of, one lane for each contestant: an ``Audience``. ``set_camera`` is
+    called with what somebody made of everybody's camera.
     """
 
     name = "arena"

@@ -253,10 +253,8 @@ def open_bearings(dataset: str, folder: Path) -> list[Bearing]:
     ``Test_set`` of PRONOSTIA is a beginning of its ``Full_Test_Set``) the longer recording is taken.
 
     ``folder`` holds the folders of ``pronostia``, ``xjtu-sy`` or ``hust`` at any depth, one bearing's files, or
-    archives, which are unpacked into the user's cache; an archive itself will do.
-
-    Raises:
-        UserError: if there is none, or a file is not of the published format.
+    archives, which are unpacked into the user's cache; an archive itself will do. ``UserError`` if there is none, or a
+    file is not of the published format.
     """
     if dataset not in DATASETS:
         raise unknown_name("bearing data set", dataset, DATASETS)

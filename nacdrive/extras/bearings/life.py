@@ -38,10 +38,8 @@ def predict_lives(model: TrainedSeries, folder: Path, lives_s: Sequence[float] =
 
     ``lives_s`` are those of bearings of the same kind in seconds; if none are given, those that the model learnt from
     stand for them, or those of the PHM 2012 challenge where its file does not tell. A bearing of PRONOSTIA is never
-    compared with its own life.
-
-    Raises:
-        UserError: if there are no bearings, a life is not above 0, or the model file holds something else.
+    compared with its own life. ``UserError`` if there are no bearings, a life is not above 0, or the model file holds
+    something else.
     """
     runs = read_own(folder)
     samples = Bearings().cut(runs)

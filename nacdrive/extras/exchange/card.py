@@ -20,19 +20,11 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_text
 from nacdrive.common.paths import find_recording
 from nacdrive.common.table import markdown
+from nacdrive.datasets import manifest
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import JPEG, OPTIONAL_UNITS, UNITS
 from nacdrive.datasets.images import image_header
-from nacdrive.datasets.manifest import (
-    CARD,
-    EPISODE_GLOB,
-    EpisodeInfo,
-    check_license,
-    is_own_card,
-    read_manifest,
-    sign_card,
-    write_manifest,
-)
+from nacdrive.datasets.manifest import EpisodeInfo
 from nacdrive.datasets.recording import Recording
 
 SIZES = (
@@ -99,23 +91,21 @@ class Summary:
 
 
 def write_card(folder: Path, *, license: str | None = None, overwrite: bool = False) -> tuple[Path, str | None]:
-    """Write ``README.md`` into a recording; a card of ours that nobody edited is replaced.
-
-    Returns:
-        The card, and the licence that it names.
+    """Write ``README.md`` into a recording; a card of ours that nobody edited is replaced. The card, and the licence
+    that it names.
     """
     folder = find_recording(folder)
-    path = folder / CARD
+    path = folder / manifest.CARD
     if license is not None:
-        check_license(license)
-    if path.exists() and not overwrite and not is_own_card(path):
+        manifest.check_license(license)
+    if path.exists() and not overwrite and not manifest.is_own_card(path):
         raise UserError(f"{path} was written or edited by somebody: give --overwrite to replace it, or move it away.")
     recording = Recording.open(folder)
     text = card_text(recording, license or recording.meta.get("license"))
     if license is not None and recording.meta.get("license") != license:
-        manifest, listed = read_manifest(folder)
-        write_manifest(folder, {**manifest, "license": license}, listed)
-    write_text(path, sign_card(text))
+        about, listed = manifest.read_manifest(folder)
+        manifest.write_manifest(folder, {**about, "license": license}, listed)
+    write_text(path, manifest.sign_card(text))
     return path, license or recording.meta.get("license")
 
 
@@ -140,7 +130,7 @@ def card_text(recording: Recording, license: str | None) -> str:
         + "\n```",
         "## Reading it\n\n```python\n"
         "from datasets import load_dataset  # rows of all episodes, frames as images\n"
-        f'rows = load_dataset("parquet", data_files="{EPISODE_GLOB}", split="train")\n\n'
+        f'rows = load_dataset("parquet", data_files="{manifest.EPISODE_GLOB}", split="train")\n\n'
         "from nacdrive.datasets.recording import Recording  # one episode: columns as arrays\n"
         'frames = Recording.open(".").load(0).decoded()  # uint8 [frames, height, width, 3]\n```',
     ]
@@ -159,7 +149,7 @@ def front_matter(recording: Recording, summary: Summary, license: str | None) ->
         "task_categories": ["robotics", "reinforcement-learning"],
         "tags": ["nacdrive", "autonomous-driving", "imitation-learning", tag_of(str(meta["source"]))],
         "size_categories": [size],
-        "configs": [{"config_name": "default", "data_files": EPISODE_GLOB}],
+        "configs": [{"config_name": "default", "data_files": manifest.EPISODE_GLOB}],
         # The Hub passes this by; a script may read it.
         "nacdrive": {
             "schema_version": meta["schema_version"],
@@ -250,7 +240,7 @@ def episodes_table(episodes: Sequence[EpisodeInfo]) -> str:
     return (
         "\n".join(markdown(header, rows, ["---", *["---:"] * 4, "---"]))
         + more
-        + f"\n\nThe checksum above is that of all files: `LC_ALL=C sha256sum {EPISODE_GLOB} | sha256sum`. "
+        + f"\n\nThe checksum above is that of all files: `LC_ALL=C sha256sum {manifest.EPISODE_GLOB} | sha256sum`. "
         "`nacdrive recordings check .` reads every file to its last pixel."
     )
 

@@ -92,9 +92,7 @@ def damaged_parquet(path: Path, error: Exception) -> UserError:
 
 def as_rgb(data: bytes, size: tuple[int, int]) -> bytes:
     """A PNG or JPEG image of ``size`` (height, width) as it is, if it is RGB; any other as a PNG of the same pixels.
-
-    Raises:
-        ValueError: if it is none, of another size, or cannot be decoded to its end.
+    ``ValueError`` if it is none, of another size, or cannot be decoded to its end.
     """
     height, width, mode = image_header(data)
     if (height, width) != size:

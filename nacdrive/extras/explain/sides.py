@@ -17,18 +17,14 @@ TURN = 0.05
 
 @dataclass(frozen=True)
 class Separation:
-    """How one quantity of one head differs between left and right turns."""
+    """How one quantity of one head, from 0, differs between left and right turns: its medians, and how clearly."""
 
     head: int
-    """Head, from 0."""
     name: str
     """``phi``, ``omega``, ``t`` or ``logits``."""
     left: float
-    """Median while the policy steers left."""
     straight: float
-    """Median while it steers straight."""
     right: float
-    """Median while it steers right."""
     auc: float
     """Chance that a right turn has the larger value than a left turn: 0.5 tells nothing, 0 or 1 everything."""
 

@@ -472,18 +472,12 @@ def _nac_key(net: NetworkDescription, step: NACKeyStep) -> _Sequence:
     # A projection's outputs have no pixels; without one the features, and what belongs to each, go by pixels.
     order = of_features(net, np.arange(net.features, dtype=np.float32)[None])[:, 0].astype(int)
     times = np.arange(net.features, step.key.weight.shape[1])
-    layers = {
-        "query": Linear(step.query.weight[:, [*order, *times]], step.query.bias),
-        "key": Linear(step.key.weight[:, [*order, *times]], step.key.bias),
-        "value": Linear(step.value.weight[:, order], step.value.bias),
-        "inter": Linear(step.inter.weight[:, order], step.inter.bias),
-        "command": step.command,
-        "motor": step.motor,
-        "out": step.out,
-    }
+    timed = np.concatenate([order, times])
+    inputs = {"query": timed, "key": timed, "value": order, "inter": order}
     arrays = arrays_of("norm", step.norm.weight[order], step.norm.bias[order])
-    for name, layer in layers.items():
-        arrays += arrays_of(name, layer.weight.T, layer.bias)
+    for name in ("query", "key", "value", "inter", "command", "motor", "out"):
+        layer: Linear = getattr(step, name)
+        arrays += arrays_of(name, layer.weight[:, inputs.get(name, slice(None))].T, layer.bias)
     arrays.append(array("gamma_of", step.gamma))
     arrays += [array("frequencies", step.frequencies)] if len(step.frequencies) else []
     memory = [

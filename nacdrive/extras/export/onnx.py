@@ -56,9 +56,8 @@ class PolicyStep(nn.Module):
     def forward(self, frame: Tensor, t_s: Tensor, speed_mps: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
         """Decide on a frame, uint8 [height, width, 3], RGB, taken ``t_s`` [1] seconds after the episode began.
 
-        Returns:
-            steering, throttle and brake, [1] each; of a policy that chooses, also logits [actions] and action [1];
-            then the next state, in the order of ``step.initial()``.
+        Gives steering, throttle and brake, [1] each; of a policy that chooses, also logits [actions] and action [1];
+        then the next state, in the order of ``step.initial()``.
         """
         y, *after = self.step(self.network.features(frame.unsqueeze(0)), t_s, *state)
         scores = self.network.head(y)[0]
@@ -71,10 +70,8 @@ class PolicyStep(nn.Module):
 
 
 def export_onnx(model: Path, out: Path) -> list[Path]:
-    """Write the policy in ``model`` to ``out`` as ONNX; returns the files written.
-
-    Raises:
-        UserError: if the policy cannot be loaded, its layer cannot be exported, or the packages are not installed.
+    """Write the policy in ``model`` to ``out`` as ONNX; returns the files written. ``UserError`` if it cannot be
+    loaded, its layer cannot be exported, or the packages are not installed.
     """
     policy = load_policy(model)
     step = PolicyStep(policy).eval()

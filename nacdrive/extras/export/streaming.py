@@ -150,7 +150,8 @@ class NACStep(LayerStep):
 
     def forward(self, x: Tensor, t: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
         nac, weights = self.nac, self.weights
-        before = dict(zip(self.initial_names, state, strict=True))
+        names = tuple(self.initial())
+        before = dict(zip(names, state, strict=True))
         heads, depth = nac.num_heads, nac.head_dim
         if nac.input_norm is not None:
             x = nac.input_norm(x)
@@ -170,11 +171,7 @@ class NACStep(LayerStep):
             after["count"] = (before["count"] + 1).clamp(max=max(self.past, 1))
         y = self._attend(q, of_q, memory, tau, before.get("count"))
         out = nac.out_proj(y.reshape(1, nac.d_model))
-        return out, *(after[name] for name in self.initial_names)
-
-    @property
-    def initial_names(self) -> tuple[str, ...]:
-        return tuple(self.initial())
+        return out, *(after[name] for name in names)
 
     def _tau(self, t: Tensor, before: dict[str, Tensor], after: dict[str, Tensor]) -> Tensor:
         """Time input: of the query [1, 1], or the lags of its keys [heads, 1, window]."""

@@ -1,3 +1,1 @@
-"""``nacdrive hunt``: episodes that a policy fails and a reference driver passes, what they have in common, and a
-policy that learnt from them.
-"""
+"""``nacdrive hunt``: episodes that a policy fails and a reference passes, their causes, a policy taught by them."""

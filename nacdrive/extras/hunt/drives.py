@@ -49,9 +49,7 @@ def hunt_results(path: Path) -> ResultsFile:
 
 
 class HuntWorker:
-    """Drives cases in one process, with the reference as the ``expert`` of ``drive``; below ``least_share`` of its
-    return a drive has failed.
-    """
+    """Drives cases in one process; below ``least_share`` of the return of ``drive``'s expert a drive has failed."""
 
     def __init__(self, drive: Drive, least_share: float) -> None:
         self.drive, self.least_share = drive, least_share

@@ -116,9 +116,7 @@ def search(
 
 
 def drive_again(work: Work, here: HuntWorker, results: ResultsFile, folder: Path) -> None:
-    """Drive each failure once more: for the recording of the moments before it, the films of the worst, and to see
-    whether it repeats.
-    """
+    """Drive each failure again: to record the moments before it, film the worst, and see whether it repeats."""
     from nacdrive.datasets.writer import RecordingWriter
     from nacdrive.extras.hunt.drives import Replay
 

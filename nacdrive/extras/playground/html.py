@@ -22,14 +22,10 @@ SCORES = range(-100, 1001)
 
 
 def playground_page(name: str, style: str, data: dict[str, str], script: str) -> str:
-    """The whole page.
+    """The whole page of the policy ``name``; its own style builds on ``style``, that of a shared lap.
 
-    Args:
-        name: Of the policy.
-        style: Of a shared lap, on which the page's own builds.
-        data: JSON and base64 of the elements that the script reads: ``description``, ``weights``, ``sprites``,
-            ``repeat``.
-        script: ``page/playground.js`` and all that it imports.
+    ``data`` are JSON and base64 of the elements that ``script``, ``page/playground.js`` with all that it imports,
+    reads: ``description``, ``weights``, ``sprites``, ``repeat``.
     """
     return Template((PARTS / "page.html").read_text(encoding="utf-8")).substitute(
         version=__version__,
@@ -46,9 +42,7 @@ def packed(arrays: list[NDArray[Any]], kind: str) -> str:
 
 
 def sprites() -> dict[str, Any]:
-    """What the page's camera cannot draw by itself as pygame does, as ``page/camera.js`` takes it (plain JSON): the car
-    by the angle of its wheels, and the score.
-    """
+    """For ``page/camera.js``, plain JSON, what only pygame can draw: the car by the angle of its wheels, the score."""
     cars = [car_sprite(step, rgb=True) for step in STEPS]
     # The wheels are black and the hull is red, so that nothing is added to green and blue.
     return {

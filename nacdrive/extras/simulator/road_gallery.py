@@ -42,9 +42,7 @@ def gallery(seeds: Sequence[int], columns: int = 4, **road: Any) -> Picture:
 
 
 def best_place(track: Track, seed: int) -> float:
-    """Metres along the lap from where much is seen: into the sharpest bend, by two seeds of three before a tunnel or a
-    bridge where there is one.
-    """
+    """Metres along the lap to a place with a view: a tunnel or bridge by two seeds of three, or the sharpest bend."""
     for built in ((track.tunnel, track.bridge), (track.bridge, track.tunnel), ())[seed % 3]:
         if built.any():
             return float(np.flatnonzero(built)[0] - 18) * track.spacing

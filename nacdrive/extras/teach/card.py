@@ -76,8 +76,6 @@ class TeachCard(Card):
         self._news = ""
         self._retry_s = 0.0
 
-    # ------------------------------------------------------------------------------------------- the drive
-
     def around(self, recorder: EpisodeRecorder) -> Callable[[Tick], None]:
         """``recorder`` of the corrections as a listener that also lets the policy learn from them."""
         self.recorder = recorder
@@ -109,8 +107,6 @@ class TeachCard(Card):
         if weights is not None:
             self.driver.replace_weights(weights)
             self._show()
-
-    # ------------------------------------------------------------------------------------------- the page
 
     def attach(self, page: LivePage) -> None:
         self.page = page
@@ -231,8 +227,6 @@ class TeachCard(Card):
             f"{counted(self.teaching.count)} in {rounds} round{'s' * (rounds > 1)}, agreement with you "
             f"{shift(last.agreement)}, the old laps {shift(last.old)}: {self.teaching.model}."
         )
-
-    # ------------------------------------------------------------------------------------------- learning
 
     def _learn(self) -> None:
         """A thread of its own: a round whenever there are corrections, in a process of its own."""

@@ -70,9 +70,7 @@ class Pupil:
         """Whether the first policy decides in the old laps as was recorded."""
 
     def learn(self, job: Job, on_share: Callable[[float], None]) -> Outcome | None:
-        """Learn a round, and tell ``on_share`` what share of it is done; its policy is there when this returns. None
-        where nothing was to be learnt yet.
-        """
+        """Learn a round into its policy's file, tell ``on_share`` what share is done; None where there is nothing."""
         if not job.corrections:
             return None
         write_lesson(job)
@@ -105,9 +103,7 @@ def compare(before: NDArray[np.bool_], after: NDArray[np.bool_]) -> tuple[tuple[
 
 
 def learn_rounds(pipe: Connection, training: TrainConfig) -> None:
-    """The other process: a ``Job`` comes in; shares of it that are done, 0 .. 1, and its ``Outcome`` or what is wrong
-    go out.
-    """
+    """The other process: of a ``Job`` it sends the shares done, 0 .. 1, then its ``Outcome`` or what is wrong."""
     os.nice(NICENESS)
     pupil: Pupil | None = None
     while True:

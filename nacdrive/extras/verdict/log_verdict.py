@@ -189,8 +189,8 @@ def sides(drives: Sequence[Drive]) -> dict[str, Any] | None:
         side: summary([float((drive.sides[side][b] - drive.steering[b]).mean()) for drive, b in pairs])
         for side in SIDES
     }
-    ordered = [(drive.sides["left"][b] > drive.sides["right"][b]) for drive, b in pairs]
-    return {**added, "steered_back": summary([float(block.mean()) for block in ordered])}
+    ordered = [float((drive.sides["left"][b] > drive.sides["right"][b]).mean()) for drive, b in pairs]
+    return {**added, "steered_back": summary(ordered)}
 
 
 def judgement(numbers: Mapping[str, Any]) -> tuple[Literal["likely", "unlikely", "not clear"], list[str]]:
@@ -225,12 +225,10 @@ def in_words(judged: Mapping[str, Any]) -> list[str]:
     """The verdicts in lines for the terminal."""
     lines = []
     for track, v in judged["verdicts"].items():
-        lines.append(
-            f"{track}: a guess, which no drive has checked: transfer {v['transfer']}, for {'; '.join(v['reasons'])}."
-        )
-        lines.append(
-            f"  {v['frames']} pictures: {compared(v)}; bias {v['bias']['mean']:+.3f}{bounds(v['bias'])} (right is +)"
-        )
+        lines += [
+            f"{track}: a guess, which no drive has checked: transfer {v['transfer']}, for {'; '.join(v['reasons'])}.",
+            f"  {v['frames']} pictures: {compared(v)}; bias {v['bias']['mean']:+.3f}{bounds(v['bias'])} (right is +)",
+        ]
         if v["curves"] is not None:
             lines.append(
                 f"  curves (|steering| > {CURVE:g}, {v['curves']['frames']} pictures): {compared(v['curves'])}"

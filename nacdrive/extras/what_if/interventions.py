@@ -178,11 +178,8 @@ def fits(value: Any, kind: str) -> bool:
 
 
 class IntervenedPolicy(Policy):
-    """A policy under edits; drives like any other. The policy itself is not changed.
-
-    Args:
-        policy: Whom to edit; it keeps its memory, this one begins with none.
-        edits: What to do, the edits of the picture in this order.
+    """A policy under edits, those of the picture in their order; drives like any other. The policy itself is not
+    changed and keeps its memory, this one begins with none.
     """
 
     def __init__(self, policy: Policy, edits: Sequence[Edit] = ()) -> None:
@@ -248,14 +245,8 @@ def occlusion_map(
     Each part is painted grey in all frames of the window at once. Discrete actions: by how much the probability of the
     chosen one falls; continuous: by how much the steering changes, to the left positive (what is there steers right).
 
-    Args:
-        policy: Who decides; its own edits stay, its memory is not used.
-        frames: The window, oldest first, [height, width, 3].
-        times: When they were taken, seconds.
-        cells: Parts in each direction.
-
-    Returns:
-        [cells, cells], rows from the top; exactly 0 where nothing reaches the network.
+    The edits of ``policy`` stay, its memory is not used; ``frames`` are the window, oldest first, [height, width, 3],
+    taken at ``times`` in seconds. Shape [cells, cells], rows from the top; exactly 0 where nothing reaches the network.
     """
     edges = np.linspace(0, 1, cells + 1)
     boxes = [(x, y) for y in range(cells) for x in range(cells)]

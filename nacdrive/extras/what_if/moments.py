@@ -41,11 +41,8 @@ class Decided:
 
 
 class MomentMemory:
-    """Keeps what was decided last, up to so many bytes of frames; the frames are those of the Ticks, not copies.
-
-    Args:
-        window: Frames that the policy remembers.
-        most_bytes: Of frames; the oldest go first.
+    """Keeps what a policy that remembers ``window`` frames decided last, up to ``most_bytes`` of frames, those of the
+    Ticks and no copies; the oldest go first.
     """
 
     def __init__(self, window: int, most_bytes: int) -> None:

@@ -106,11 +106,8 @@ class ReplayedPast(DriverWrapper):
 
 
 class WhatIf:
-    """Answers questions about moments of drives of one policy.
-
-    Args:
-        policy: Whom to ask.
-        simulation: How to drive on; None where the world cannot be made again (a simulator on the wire).
+    """Answers questions about moments of drives of one policy; ``simulation`` is how to drive on, None where the world
+    cannot be made again (a simulator on the wire).
     """
 
     def __init__(self, policy: Policy, simulation: Simulation | None = None) -> None:
@@ -130,9 +127,7 @@ class WhatIf:
         return self._kept[key]
 
     def decide(self, moment: Moment, edits: Any) -> dict[str, Any]:
-        """What the policy decides at ``moment`` as it is (``base``) and under ``edits`` (``edited``), each with its
-        ``why``; of the edited one also the ``neurons``.
-        """
+        """What is decided at ``moment``, ``base`` and ``edited``, each with ``why``, the latter with ``neurons``."""
         began = time.perf_counter()
         if moment.key not in self._base:
             self._base = {moment.key: self._explained([], moment)}
