@@ -57,6 +57,24 @@ def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
     return processors + max(2, processors // 2)
 
 
+def remember_parsers() -> None:
+    """Options are read off a verb's config once for all command lines that a process tests, not for each of them."""
+    from tyro._fields import MISSING_NONPROP
+    from tyro._parsers import ParserSpecification
+
+    make = ParserSpecification.from_callable_or_type
+    specifications: dict[Any, ParserSpecification] = {}
+
+    def remembered(f: Any, **options: Any) -> ParserSpecification:
+        if options["parent_classes"] or options["default_instance"] is not MISSING_NONPROP:
+            return make(f, **options)
+        if f not in specifications:
+            specifications[f] = make(f, **options)
+        return specifications[f]
+
+    ParserSpecification.from_callable_or_type = staticmethod(remembered)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     if session.config.getoption("dist", "no") == "no":  # else it runs no tests itself
         from nacdrive.extras.bench.grid import PRELOADED
@@ -67,6 +85,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             workers.preload([*PRELOADED, *DRIVING, "pandas"])
         else:
             multiprocessing.set_forkserver_preload([*PRELOADED, *DRIVING])
+        remember_parsers()
     gc.freeze()
     gc.enable()
     if torch := sys.modules.get("torch"):
