@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["tests.helpers.cpu_times", "tests.helpers.forked_workers"]
+from tests.helpers.forkserver import AS_KNOWN_HERE, fork_server
+
+pytest_plugins = ["tests.helpers.cpu_times"]
 
 # How long an example takes is the machine's business, and no test's. Every day the same few, at night others.
 settings.register_profile("daily", deadline=None, max_examples=20, derandomize=True)
@@ -57,35 +59,7 @@ def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
     return processors + max(2, processors // 2)
 
 
-def remember_parsers() -> None:
-    """Options are read off a verb's config once for all command lines that a process tests, not for each of them."""
-    from tyro._fields import MISSING_NONPROP
-    from tyro._parsers import ParserSpecification
-
-    make = ParserSpecification.from_callable_or_type
-    specifications: dict[Any, ParserSpecification] = {}
-
-    def remembered(f: Any, **options: Any) -> ParserSpecification:
-        if options["parent_classes"] or options["default_instance"] is not MISSING_NONPROP:
-            return make(f, **options)
-        if f not in specifications:
-            specifications[f] = make(f, **options)
-        return specifications[f]
-
-    ParserSpecification.from_callable_or_type = staticmethod(remembered)
-
-
 def pytest_collection_finish(session: pytest.Session) -> None:
-    if session.config.getoption("dist", "no") == "no":  # else it runs no tests itself
-        from nacdrive.extras.bench.grid import PRELOADED
-
-        # Of a few tests, none may need it. pyarrow asks for pandas when the first episode is written.
-        workers = session.config.pluginmanager.getplugin("forked-workers")
-        if workers and len(session.items) > 500:
-            workers.preload([*PRELOADED, *DRIVING, "pandas"])
-        else:
-            multiprocessing.set_forkserver_preload([*PRELOADED, *DRIVING])
-        remember_parsers()
     gc.freeze()
     gc.enable()
     if torch := sys.modules.get("torch"):
@@ -93,11 +67,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         for device in (torch.cuda, torch.xpu, torch.mtia):
             if not device.is_available():
                 device.manual_seed_all = lambda seed: None
+    if session.config.getoption("numprocesses", None) and not hasattr(session.config, "workerinput"):
+        return  # it runs no tests itself
+    from nacdrive.extras.bench.grid import PRELOADED
 
-
-def pytest_unconfigure() -> None:
-    # What ends with the process must not be called a leak.
-    gc.unfreeze()
+    # Of a few tests, none may need it.
+    if AS_KNOWN_HERE and hasattr(session.config, "workerinput") and len(session.items) > 500:
+        # pyarrow asks for pandas when the first episode is written.
+        fork_server([*PRELOADED, *DRIVING, "pandas"])
+    else:
+        multiprocessing.set_forkserver_preload([*PRELOADED, *DRIVING])
 
 
 @pytest.hookimpl(tryfirst=True)
