@@ -16,31 +16,10 @@ from nacdrive.nac.dynamics import Dynamics, Steady, as_dynamics
 from nacdrive.nac.kernels import numba, pair_attention
 from nacdrive.nac.kernels.numba.step import CompiledStep
 from nacdrive.nac.mask import AttentionMask
-from nacdrive.nac.pairwise import (
-    PHIS,
-    QUADRATURES,
-    SCORE_GRADIENTS,
-    PairOptions,
-    PairProblem,
-    Pairs,
-    Tokens,
-    all_pairs,
-    attend,
-    pair_logits,
-    pair_scores,
-)
+from nacdrive.nac.pairwise import PairOptions, PairProblem, Pairs, Tokens, all_pairs, attend, pair_logits, pair_scores
 from nacdrive.nac.streaming import Snapshot, State, StepWeights
-from nacdrive.nac.topk import AUTO_EXACT_UP_TO, SELECTIONS, Chosen, select, top_k
-from nacdrive.nac.validation import (
-    check_inputs,
-    check_order,
-    check_sizes,
-    check_step,
-    check_times,
-    one_of,
-    require,
-    tracing,
-)
+from nacdrive.nac.topk import SELECTIONS, Choice, Chosen, is_exact, select, top_k
+from nacdrive.nac.validation import check_inputs, check_sizes, check_step, check_times, one_of, require, tracing
 from nacdrive.nac.wiring import DEFAULT_SEED, Wiring, backbone_wiring, sensory_wiring
 
 GATES = ("ncp", "fc", "constant")
@@ -142,19 +121,15 @@ class NAC(nn.Module):
         check_sizes(d_model, num_heads, topk, sparsity, time_scale, time_features, dropout)
         require(backbone_units is None or backbone_units >= 5, "backbone_units", backbone_units, "5 or more, or None")
         require(unfolds >= 1, "unfolds", unfolds, "1 or more")
-        require(delta_t > 0, "delta_t", delta_t, "a positive number of seconds")
-        require(eps > 0, "eps", eps, "a positive rate in 1/s")
         sizes = {"in_features": in_features, "out_features": out_features}
         for name, size in {**sizes, "sqrt_blocks": sqrt_blocks, "sqrt_block": sqrt_block}.items():
             require(size is None or size >= 1, name, size, "1 or more, or None")
         one_of("selection", selection, SELECTIONS)
         one_of("activation", activation, ACTIVATIONS)
-        one_of("quadrature", quadrature, QUADRATURES)
-        one_of("phi", phi, PHIS)
         one_of("gate", gate, GATES)
         one_of("polarity", polarity, POLARITIES)
         one_of("time_input", time_input, TIME_INPUTS)
-        one_of("score_gradient", score_gradient, SCORE_GRADIENTS)
+        self.options = PairOptions(as_dynamics(mode), phi, quadrature, delta_t, eps, score_gradient)
         require(score_gradient == "none" or topk is not None, "score_gradient", score_gradient, "none without topk")
         scaled = isinstance(logit_scale, bool) or 0 < logit_scale < math.inf
         require(scaled, "logit_scale", logit_scale, "True, False or a positive number")
@@ -169,7 +144,6 @@ class NAC(nn.Module):
         self.time_input = time_input
         self.in_features = in_features or d_model
         self.out_features = out_features or d_model
-        self.options = PairOptions(as_dynamics(mode), phi, quadrature, delta_t, eps, score_gradient)
         self.dropout = dropout
         seed = DEFAULT_SEED if seed is None else seed
         self.time_features = time_features
@@ -307,19 +281,17 @@ class NAC(nn.Module):
         check_step(x, t, batch, self.in_features, self.out_proj.weight)
         now = None if t is None else t.unsqueeze(1)
         clock = self._clock("t", now, x.unsqueeze(1), None, state.seen) if self.keys_have_times else None
-        tau = self._tau(now, x.unsqueeze(1), None, state.t) if self.time_input != "elapsed" else None
+        lags, times = self._lags(clock, state)
+        tau = self._tau(now, x.unsqueeze(1), None, state.t) if lags is None else lags
         dtype = state.memory.dtype
         weights = self._step_weights(dtype, state.weights)
         if self.input_norm is not None:
             x = self.input_norm(x)
-        if self.time_frequencies is not None and clock is not None:
-            x = torch.cat([x, self._time_features(clock, x.dtype)[:, 0]], 1)
-        qkv = F.linear(x, weights.qkv, weights.qkv_bias)
+        qkv = F.linear(self._timed(x.unsqueeze(1), clock)[:, 0], weights.qkv, weights.qkv_bias)
         like = self.out_proj.weight.dtype
         compiled = weights.compiled
         if compiled is not None and numba.ENABLED and qkv.dtype == dtype and not (self.training and self.dropout):
             memory, here = compiled.advance(qkv, state.memory)
-            lags, times = self._lags(clock, state)
             state = State(memory, state.seen + 1, t, times, weights)
             q = qkv.view(batch, 3, heads, -1)[:, 0].transpose(0, 1)
             topk = self.topk if self.topk is not None and self.topk < memory.shape[2] else None
@@ -329,11 +301,8 @@ class NAC(nn.Module):
                 scores = self._scores(q, memory)
             elif topk is not None:
                 chosen = self._chosen(q, state)
-            tau = tau if lags is None else lags
-            assert tau is not None
             y = compiled.attend(here, tau.to(dtype), state.seen, topk, scores, chosen)
-            out: Tensor = self.out_proj(y.to(like))
-            return out, state
+            return self.out_proj(y.to(like)), state
         qkv = qkv.view(batch, 3, heads, self.head_dim).permute(1, 2, 0, 3)  # [3, H, B, D]
         with torch.autocast(x.device.type, enabled=False):
             qkv = qkv.to(dtype)
@@ -342,14 +311,11 @@ class NAC(nn.Module):
             of_q, of_k = halves.view(2, heads, batch, -1).unbind(0)
             row = torch.cat([k, v, of_k], 2).unsqueeze(2)
             memory = torch.cat([state.memory[:, :, 1:], row], 2)
-            lags, times = self._lags(clock, state)
             tau = tau if lags is None else lags.expand(heads, -1, -1)
             state = State(memory, state.seen + 1, t, times, weights if weights.made_from is not None else None)
-            assert tau is not None
             y = self.attend_memory(q, of_q, tau.to(dtype), memory, self._chosen(q, state), weights.fused)
         merged = y.transpose(0, 1).reshape(batch, self.d_model)
-        out = self.out_proj(merged if torch.is_autocast_enabled(x.device.type) else merged.to(like))
-        return out, state
+        return self.out_proj(merged if torch.is_autocast_enabled(x.device.type) else merged.to(like)), state
 
     def mask_group(self, group: str, neurons: Iterable[int] | None = None) -> None:
         """Cut neurons of the backbone off from all others; weights stay (paper, section 2.2).
@@ -408,10 +374,6 @@ class NAC(nn.Module):
         nn.init.zeros_(fresh.bias)
         return fresh
 
-    def _split(self, x: Tensor) -> Tensor:
-        batch, steps, _ = x.shape
-        return x.view(batch, steps, self.num_heads, self.head_dim).permute(2, 0, 1, 3)
-
     @property
     def keys_have_times(self) -> bool:
         """Whether keys know when they happened: without, attention is blind to their order and times."""
@@ -443,14 +405,17 @@ class NAC(nn.Module):
         if padding is not None:
             none = none | padding
         gaps = torch.where(none, 0.0, t - torch.where(none, t, latest))
-        check_order(gaps)
+        if not tracing() and bool((gaps < 0).any()):  # a decision by values would break the graph
+            back = -gaps.min().item()
+            raise ValueError(f"t goes back by {back:g} s; allowed are times that do not decrease (time_input='gap')")
         return torch.where(none, 1.0, gaps.to(wide) / self.time_scale)
 
-    def _time_features(self, clock: Tensor, dtype: torch.dtype) -> Tensor:
-        """``[B, T, 2 time_features]`` of times in seconds."""
-        assert self.time_frequencies is not None
+    def _timed(self, x: Tensor, clock: Tensor | None) -> Tensor:
+        """``[B, T, features]`` and behind them the features of times in seconds, where the layer has such."""
+        if self.time_frequencies is None or clock is None:
+            return x
         phase = (clock / self.time_scale).unsqueeze(-1) * self.time_frequencies
-        return torch.cat([phase.sin(), phase.cos()], -1).to(dtype)
+        return torch.cat([x, phase.sin().to(x.dtype), phase.cos().to(x.dtype)], -1)
 
     def _attend(
         self,
@@ -500,30 +465,20 @@ class NAC(nn.Module):
                 position = position[:, -1:]
             tau = tau.gather(1, position)
             clock = None if clock is None else clock.gather(1, position)
-        q, k, v = self._project(query, key, value, clock, clock_k, position if last_only else None)
-        with torch.autocast(query.device.type, enabled=False):
-            return self._pairs(q, k, v, tau, tau_k, AttentionMask(position, padding, causal, window), detailed)
-
-    def _project(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        clock: Tensor | None,
-        clock_k: Tensor | None,
-        position: Tensor | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Sensory gates: q, k, v as ``[H, B, T, D]``; of the query at ``position [B, 1]`` alone, if given."""
         if self.input_norm is not None:
             normed = {id(x): self.input_norm(x) for x in {id(x): x for x in (query, key, value)}.values()}
             query, key, value = (normed[id(x)] for x in (query, key, value))
-        if position is not None:
+        if last_only:
             query = query.gather(1, position.unsqueeze(-1).expand(-1, -1, query.shape[-1]))
-        if self.time_frequencies is not None:
-            assert clock is not None and clock_k is not None
-            query = torch.cat([query, self._time_features(clock, query.dtype)], -1)
-            key = torch.cat([key, self._time_features(clock_k, key.dtype)], -1)
-        return self._split(self.q_gate(query)), self._split(self.k_gate(key)), self._split(self.v_gate(value))
+        q, k = self._project(self.q_gate, query, clock), self._project(self.k_gate, key, clock_k)
+        v = self._project(self.v_gate, value, None)
+        with torch.autocast(query.device.type, enabled=False):
+            return self._pairs(q, k, v, tau, tau_k, AttentionMask(position, padding, causal, window), detailed)
+
+    def _project(self, gate: Synapses, x: Tensor, clock: Tensor | None) -> Tensor:
+        """``[H, B, T, D]``: q, k or v of a sensory gate."""
+        y: Tensor = gate(self._timed(x, clock))
+        return y.view(*y.shape[:2], self.num_heads, self.head_dim).permute(2, 0, 1, 3)
 
     def _pairs(
         self, q: Tensor, k: Tensor, v: Tensor, tau: Tensor, tau_k: Tensor | None, mask: AttentionMask, detailed: bool
@@ -534,7 +489,7 @@ class NAC(nn.Module):
         # In one piece, or every chunk of pairs would copy them.
         q, k, v = q.to(wide), k.to(wide).contiguous(), v.to(wide).contiguous()
         with torch.no_grad():
-            index = select(q.detach(), k.detach(), mask, self.topk, self.selection, self.sqrt_blocks, self.sqrt_block)
+            index = select(q.detach(), k.detach(), mask, self._choice)
             flat = None if index is None else index.flatten(1, 2)
         prune = not detailed and q.device.type == "cpu" and not tracing()
         first, w = self._fused(wide, prune)
@@ -641,8 +596,7 @@ class NAC(nn.Module):
         position = torch.full((batch, 1), seen - 1, device=q.device)
         keys = memory.detach()[:, :, window - seen :, :depth]
         mask = AttentionMask(position, None, causal=True, window=None)
-        blocks, block = self.sqrt_blocks, self.sqrt_block
-        index = select(q.detach().unsqueeze(2), keys, mask, self.topk, self.selection, blocks, block)
+        index = select(q.detach().unsqueeze(2), keys, mask, self._choice)
         if index is None:
             index = torch.arange(seen, device=q.device).expand(heads, batch, 1, seen)
         index = index[:, :, 0]
@@ -651,7 +605,11 @@ class NAC(nn.Module):
 
     def chooses_exactly(self, keys: int) -> bool:
         """Whether a query of so many keys gets those with the highest scores, not those of a partition."""
-        return self.selection == "exact" or (self.selection == "auto" and keys <= AUTO_EXACT_UP_TO)
+        return is_exact(self.selection, keys)
+
+    @property
+    def _choice(self) -> Choice | None:
+        return None if self.topk is None else Choice(self.topk, self.selection, self.sqrt_blocks, self.sqrt_block)
 
     def _scores(self, q: Tensor, memory: Tensor) -> Tensor:
         """q.k of the newest step and those of the memory, ``[H, B, W]``."""

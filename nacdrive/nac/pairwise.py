@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from nacdrive.nac.backbone import FusedWeights
 from nacdrive.nac.dynamics import Dynamics
 from nacdrive.nac.mask import AttentionMask
-from nacdrive.nac.validation import tracing
+from nacdrive.nac.validation import one_of, require, tracing
 
 PHIS = ("sigmoid", "tanh", "none")
 PAIRS_AT_ONCE = 4096  # their hidden layers fit a core's second-level cache
@@ -30,6 +30,13 @@ class PairOptions:
     delta_t: float
     eps: float
     score_gradient: str = "none"
+
+    def __post_init__(self) -> None:
+        require(self.delta_t > 0, "delta_t", self.delta_t, "a positive number of seconds")
+        require(self.eps > 0, "eps", self.eps, "a positive rate in 1/s")
+        one_of("quadrature", self.quadrature, QUADRATURES)
+        one_of("phi", self.phi, PHIS)
+        one_of("score_gradient", self.score_gradient, SCORE_GRADIENTS)
 
 
 class Tokens(NamedTuple):

@@ -30,48 +30,42 @@ Chosen = tuple[Tensor | None, Tensor | None]
 """Slots ``[H, B, n]`` of a memory that its newest step is paired with, None for all; which of them hold a key."""
 
 
-def select(
-    q: Tensor,
-    k: Tensor,
-    mask: AttentionMask,
-    topk: int | None,
-    method: str,
-    blocks: int | None = None,
-    block: int | None = None,
-) -> Tensor | None:
+class Choice(NamedTuple):
+    """How keys are chosen: arguments of ``NAC`` (``selection``, ``sqrt_blocks`` and ``sqrt_block``)."""
+
+    topk: int
+    method: str
+    blocks: int | None = None
+    block: int | None = None
+
+
+def is_exact(method: str, keys: int) -> bool:
+    """Whether a query of so many keys gets those with the highest scores, not those of a partition."""
+    return method == "exact" or (method == "auto" and keys <= AUTO_EXACT_UP_TO)
+
+
+def select(q: Tensor, k: Tensor, mask: AttentionMask, how: Choice | None) -> Tensor | None:
     """Key indices ``[H, B, Tq, n]`` (or broadcastable to it) for every query, or None for all keys.
 
-    q is ``[H, B, Tq, D]``, k ``[H, B, Tk, D]``; ``method``, ``blocks`` and ``block`` are ``selection``, ``sqrt_blocks``
-    and ``sqrt_block`` of ``NAC``. Keys per block are by default the square root of their number (see ``spans``).
+    q is ``[H, B, Tq, D]``, k ``[H, B, Tk, D]``. Keys per block are by default the square root of their number (see
+    ``spans``).
     """
     keys = k.shape[-2]
-    how = None if topk is None else _Choice(topk, method, blocks, block)
     if mask.causal and mask.window is not None and mask.window < keys:
         return _windowed(q, k, mask, mask.window, how)
     if how is None:
         return None
-    if method != "sqrt" and tracing() and (method == "exact" or keys <= AUTO_EXACT_UP_TO):
+    exactly = is_exact(how.method, keys)
+    if tracing() and exactly:
         return _exact(q, k, mask, how.topk)
     if how.topk >= keys:
         return None
-    if not how.partitions(keys):
+    if exactly:
         return _choose(q, k, mask, how, None)
     packed = _pack(k, mask)
     if mask.causal:
         return packed.unpack(_causal(q, packed.k, packed.mask, how, packed.order is None))
     return packed.unpack(_any_order(q, packed.k, packed.mask, how))
-
-
-class _Choice(NamedTuple):
-    """How keys are chosen: the arguments of ``select``."""
-
-    topk: int
-    method: str
-    blocks: int | None
-    block: int | None
-
-    def partitions(self, keys: int) -> bool:
-        return self.method == "sqrt" or (self.method == "auto" and keys > AUTO_EXACT_UP_TO)
 
 
 class _Packed(NamedTuple):
@@ -123,10 +117,10 @@ def spans(keys: int, method: str, block: int | None) -> list[tuple[int, int, int
     return parts
 
 
-def _windowed(q: Tensor, k: Tensor, mask: AttentionMask, window: int, how: _Choice | None) -> Tensor:
+def _windowed(q: Tensor, k: Tensor, mask: AttentionMask, window: int, how: Choice | None) -> Tensor:
     """The Top-K of the last ``window`` keys, exact once there are more; before that as without a window."""
     band = _band(q, k, mask, window, None if how is None else how.topk)
-    if how is None or how.topk >= window or not how.partitions(window):
+    if how is None or how.topk >= window or is_exact(how.method, window):
         return band
     packed = _pack(k, mask)
     first = 0 if packed.order is None else packed.order[:, :1]
@@ -141,7 +135,7 @@ def _windowed(q: Tensor, k: Tensor, mask: AttentionMask, window: int, how: _Choi
     return torch.cat([head, band[:, :, count:]], 2)
 
 
-def _causal(q: Tensor, k: Tensor, mask: AttentionMask, how: _Choice, in_order: bool) -> Tensor:
+def _causal(q: Tensor, k: Tensor, mask: AttentionMask, how: Choice, in_order: bool) -> Tensor:
     """Each query by the rule of its position (``spans``), ``in_order`` if they are all; -1 fills up the slots."""
     keys = k.shape[2]
     in_order = in_order and q.shape[2] == keys
@@ -158,11 +152,11 @@ def _causal(q: Tensor, k: Tensor, mask: AttentionMask, how: _Choice, in_order: b
     return torch.cat(parts, 2) if result is None else result
 
 
-def _any_order(q: Tensor, k: Tensor, mask: AttentionMask, how: _Choice) -> Tensor:
+def _any_order(q: Tensor, k: Tensor, mask: AttentionMask, how: Choice) -> Tensor:
     """Queries that may see later keys too: the partition follows each sequence's own number of keys."""
 
     def size_of(keys: int) -> int | None:
-        return (how.block or math.isqrt(max(keys, 1) - 1) + 1) if how.partitions(keys) else None
+        return None if is_exact(how.method, keys) else how.block or math.isqrt(max(keys, 1) - 1) + 1
 
     keys = k.shape[2]
     if mask.padding is None or tracing():
@@ -178,7 +172,7 @@ def _any_order(q: Tensor, k: Tensor, mask: AttentionMask, how: _Choice) -> Tenso
     return result
 
 
-def _choose(q: Tensor, k: Tensor, mask: AttentionMask, how: _Choice, size: int | None) -> Tensor:
+def _choose(q: Tensor, k: Tensor, mask: AttentionMask, how: Choice, size: int | None) -> Tensor:
     """The exact Top-K (``size`` None) or that of blocks of ``size`` keys, in ``topk`` slots."""
     keys, topk = k.shape[2], how.topk
     if topk >= keys:

@@ -98,12 +98,3 @@ def check_times(name: str, t: Tensor, batch: int, steps: int) -> Tensor:
     if t.dtype == torch.bool or t.is_complex():
         raise ValueError(f"{name} has dtype {t.dtype}; allowed is a real dtype (seconds)")
     return (t if t.is_floating_point() else t.double()).expand(batch, steps)
-
-
-def check_order(gaps: Tensor) -> None:
-    """Times must not go back; ``gaps`` are the seconds since the step before."""
-    if tracing():
-        return  # a decision by values would break the graph
-    if bool((gaps < 0).any()):
-        worst = gaps.min().item()
-        raise ValueError(f"t goes back by {-worst:g} s; allowed are times that do not decrease (time_input='gap')")

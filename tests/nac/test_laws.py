@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nacdrive.nac import NAC, Euler, Exact, Steady
 from nacdrive.nac.dynamics import decay_mean
 from nacdrive.nac.mask import AttentionMask
-from nacdrive.nac.topk import select, top_k
+from nacdrive.nac.topk import Choice, select, top_k
 
 positive = st.floats(1e-3, 50.0)
 bounded = st.floats(0.0, 1.0)
@@ -137,7 +137,7 @@ def test_tail_keys_are_selected_by_the_partition() -> None:
     k = torch.zeros(1, 1, 17, 4)
     k[:, :, 16] = 1.0
     mask = AttentionMask(torch.arange(17).expand(1, 17), None, causal=False, window=None)
-    assert (select(q, k, mask, 2, "sqrt") == 16).any(-1).all()
+    assert (select(q, k, mask, Choice(2, "sqrt")) == 16).any(-1).all()
 
 
 @pytest.mark.parametrize("mode", ["exact", "euler", "steady"])

@@ -156,7 +156,7 @@ class NACStep(LayerStep):
         if nac.input_norm is not None:
             x = nac.input_norm(x)
         if nac.time_frequencies is not None:
-            x = torch.cat([x, nac._time_features(t.unsqueeze(1), x.dtype)[:, 0]], 1)
+            x = nac._timed(x.unsqueeze(1), t.unsqueeze(1))[:, 0]
         qkv = F.linear(x, weights.qkv, weights.qkv_bias).view(3, heads, 1, depth)
         q, k, v = qkv.unbind(0)
         halves = torch.baddbmm(weights.halves_bias, qkv[:2].flatten(0, 1), weights.halves)
