@@ -13,7 +13,7 @@ from nacdrive.layers.base import SequenceLayer, check_heads, split_heads, visibl
 from nacdrive.layers.windowed import InputLayer, WindowedLayer
 from nacdrive.nac.validation import tracing
 
-TINY = 1e-6
+TINY = 1e-6  # keeps quotients finite
 CHUNK = 128  # queries that see each other by a matrix; what came before is one sum
 
 
@@ -111,9 +111,6 @@ class LinearAttentionLayer(MHALayer):
         return kernel_attention(elu(q) + 1, elu(k) + 1, v, seen, causal)
 
 
-EPS = 1e-6
-
-
 class ReLALayer(MHALayer):
     """y = sigmoid(w z) g z / rms(z),  z_i = sum_j relu(q_i . k_j / sqrt(d)) v_j, over all heads together.
 
@@ -137,7 +134,7 @@ class ReLALayer(MHALayer):
     def merge(self, y: Tensor) -> Tensor:
         """See ``MHALayer.merge``; the norm stands before the last projection."""
         z = y.transpose(1, 2).flatten(2)
-        normed = nn.functional.rms_norm(z, z.shape[-1:], self.gain, EPS)
+        normed = nn.functional.rms_norm(z, z.shape[-1:], self.gain, TINY)
         merged: Tensor = self.out((self.gate * z).sigmoid() * normed)
         return merged
 

@@ -8,6 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from nacdrive.nac.validation import require
+
 
 class SequenceLayer(nn.Module):
     """A causal map from a sequence of feature vectors to a sequence of outputs.
@@ -38,10 +40,8 @@ class SequenceLayer(nn.Module):
         self, in_features: int, d_model: int, num_heads: int, window: int, gap_s: float = 1.0, **options: Any
     ) -> None:
         super().__init__()
-        if window < 1:
-            raise ValueError(f"window={window}; allowed is 1 step or more")
-        if not 0 < gap_s < float("inf"):
-            raise ValueError(f"gap_s={gap_s}; allowed is a finite number of seconds above 0")
+        require(window >= 1, "window", window, "1 step or more")
+        require(0 < gap_s < float("inf"), "gap_s", gap_s, "a finite number of seconds above 0")
         self.in_features = in_features
         self.d_model = d_model
         self.num_heads = num_heads

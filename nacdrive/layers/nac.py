@@ -67,8 +67,7 @@ class NACLayer(CircuitLayer):
     def neuron_states(self, x: Tensor, t: Tensor | None = None) -> dict[str, Tensor]:
         """States of the last query over its window, heads first; see ``Policy.neurons``."""
         states = self.nac.neuron_states(x, t=t, is_causal=True, window=self.window, last_only=True)
-        picked = {name: value[0] for name, value in states.items()}
-        return {name: value if name in ("k", "v") else value[:, 0] for name, value in picked.items()}
+        return {name: value[0] if name in ("k", "v") else value[0, :, 0] for name, value in states.items()}
 
     def circuit(self) -> dict[str, Any]:
         """The pair backbone (sensory: the query's half, then the key's); see ``circuit_json``."""

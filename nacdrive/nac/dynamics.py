@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nacdrive.nac.validation import tracing
+from nacdrive.nac.validation import require, tracing
 
 
 def decay_mean(x: Tensor) -> Tensor:
@@ -40,7 +40,6 @@ class Steady:
     """The limit t -> infinity: a = phi/omega (paper, Eqn. 18)."""
 
     def __call__(self, phi: Tensor, omega: Tensor, t: Tensor) -> Tensor:
-        """Limit of the logit; ``t`` is not used."""
         return phi / omega
 
 
@@ -67,10 +66,8 @@ class Euler:
     doublings: int = 8
 
     def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise ValueError(f"Euler steps={self.steps}; allowed is 1 or more")
-        if self.step is not None and self.step <= 0:
-            raise ValueError(f"Euler step={self.step}; allowed is a positive number of seconds, or None")
+        require(self.steps >= 1, "Euler steps", self.steps, "1 or more")
+        require(self.step is None or self.step > 0, "Euler step", self.step, "a positive number of seconds, or None")
         if self.adaptive and self.step is not None:
             raise ValueError(f"Euler step={self.step} with adaptive=True; an adaptive step cannot be fixed")
         if self.rtol <= 0 or self.doublings < 1:

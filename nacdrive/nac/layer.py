@@ -225,7 +225,6 @@ class NAC(nn.Module):
         out: Tensor = self.out_proj(merged if torch.is_autocast_enabled(query.device.type) else merged.to(query.dtype))
         if not need_weights:
             return out
-        assert details is not None
         keys = (query if key is None else key).shape[1]
         dense = out.new_zeros(batch, heads, queries, keys, dtype=details["weights"].dtype)
         return out, dense.scatter_add(-1, details["keys"], details["weights"])
@@ -250,9 +249,7 @@ class NAC(nn.Module):
             ``phi``, ``omega`` (1/s), ``t``, ``logits``, ``weights`` ``[B, H, Tq, n]``, ``inter`` ``[B, H, Tq, n, I]``
             and ``command`` ``[B, H, Tq, n, C]``. A pair that is not allowed has logit -inf and weight 0.
         """
-        _, details = self._attend(query, key, value, t, key_t, key_padding_mask, is_causal, window, last_only, True)
-        assert details is not None
-        return details
+        return self._attend(query, key, value, t, key_t, key_padding_mask, is_causal, window, last_only, True)[1]
 
     def init_state(self, batch_size: int, window: int) -> State:
         """An empty memory of ``window`` steps for ``step``."""
@@ -429,7 +426,7 @@ class NAC(nn.Module):
         window: int | None,
         last_only: bool,
         detailed: bool,
-    ) -> tuple[Tensor, dict[str, Tensor] | None]:
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         itself = key is None or key is query  # self-attention: padding and times of the keys are the queries' too
         key = query if key is None else key
         value = key if value is None else value
@@ -482,7 +479,7 @@ class NAC(nn.Module):
 
     def _pairs(
         self, q: Tensor, k: Tensor, v: Tensor, tau: Tensor, tau_k: Tensor | None, mask: AttentionMask, detailed: bool
-    ) -> tuple[Tensor, dict[str, Tensor] | None]:
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         # Logits and softmax stay in float32: half precision cannot hold phi/omega as omega nears eps.
         wide = torch.promote_types(q.dtype, torch.float32)
         low = q.dtype != wide
@@ -498,7 +495,7 @@ class NAC(nn.Module):
         if self._score_counts:
             tokens = tokens._replace(score=pair_scores(q.flatten(1, 2), k.flatten(1, 2), problem))
         if not detailed:
-            return pair_attention(tokens, w, self._scale(wide), problem), None
+            return pair_attention(tokens, w, self._scale(wide), problem), {}
         pairs = all_pairs(tokens, w, self._scale(wide), problem)
         return pairs.y, self._details(q, k, v, pairs)
 

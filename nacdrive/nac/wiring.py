@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nacdrive.nac.validation import require
+
 DEFAULT_SEED = 22222  # that of ncps.wirings.AutoNCP
 GROUPS = ("sensory", "inter", "command", "motor")
 Synapses = NDArray[np.int32]
@@ -162,8 +164,7 @@ def auto_ncp(inputs: int, units: int, outputs: int, sparsity: float = 0.5, seed:
     Of ``units`` neurons ``outputs`` are motor neurons, less than ``units - 2``; ``sparsity``, the share of absent
     synapses, is 0.1 to 0.9.
     """
-    if not 0.1 <= sparsity <= 0.9:
-        raise ValueError(f"sparsity={sparsity}; allowed is 0.1 to 0.9")
+    require(0.1 <= sparsity <= 0.9, "sparsity", sparsity, "0.1 to 0.9")
     if outputs >= units - 2:
         raise ValueError(f"outputs={outputs} with units={units}; outputs must be less than units - 2")
     density = 1.0 - sparsity
@@ -199,8 +200,7 @@ def random_wiring(
 
     Every neuron keeps at least one incoming synapse.
     """
-    if not 0.0 <= sparsity < 1.0:
-        raise ValueError(f"sparsity={sparsity}; allowed is 0 <= sparsity < 1")
+    require(0.0 <= sparsity < 1.0, "sparsity", sparsity, "0 <= sparsity < 1")
     rng = np.random.RandomState(seed)
 
     def layer(sources: int, targets: int) -> Synapses:

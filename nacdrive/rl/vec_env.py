@@ -11,7 +11,7 @@ from gymnasium import spaces
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv
 
 from nacdrive.common.parallel import Actors
-from nacdrive.models.agents.network import SIDE, STACK
+from nacdrive.models.agents.view import SIDE, STACK
 from nacdrive.rl.config import Shaping
 from nacdrive.rl.training_env import DrivingTrainingEnv, TrainingEnv
 

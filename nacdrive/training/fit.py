@@ -62,16 +62,6 @@ class Progress:
     """Wall time of this round, interruptions left out."""
 
 
-@dataclass
-class Weights:
-    """Weights that are kept beside those under training."""
-
-    mean: dict[str, Tensor]
-    """Running mean of the parameters."""
-    best: dict[str, Tensor] | None = None
-    """State of the network at the lowest validation loss, with the mean of the parameters; None before the first."""
-
-
 @dataclass(frozen=True)
 class FitUpdate:
     """State of a training after a step, for a progress display."""
@@ -118,33 +108,35 @@ def fit(
     return fitting.run(on_step)
 
 
+@dataclass(eq=False)
 class Fitting:
     """One fit under way; see ``fit``."""
 
-    def __init__(
-        self,
-        network: nn.Module,
-        task: Task,
-        train: Sequence[Sample],
-        valid: Sequence[Sample],
-        config: FitConfig,
-        folder: Path,
-        round_: int,
-        device: torch.device,
-    ) -> None:
-        self.network, self.task, self.config, self.device = network.to(device), task, config, device
-        self.path = checkpoint_path(folder, round_)
+    network: nn.Module
+    task: Task
+    samples: Sequence[Sample]
+    valid_samples: Sequence[Sample]
+    config: FitConfig
+    folder: Path
+    round_: int
+    device: torch.device
+
+    def __post_init__(self) -> None:
+        train, valid, config = self.samples, self.valid_samples, self.config
+        self.network.to(self.device)
+        self.path = checkpoint_path(self.folder, self.round_)
         self.train = Batches(train, config.chunk, config.batch_size)
         self.valid = Batches(valid, max(map(len, valid)), config.valid_batch) if valid else None
-        self.valid_samples = valid
-        self.class_weights = task.class_weights(train, config.class_weights).to(device)
+        self.class_weights = self.task.class_weights(train, config.class_weights).to(self.device)
         self.options = LossOptions(config.soft, config.class_weights)
-        self.optimizer = make_optimizer(network, config)
-        self.progress = Progress(round=round_)
-        self.weights = Weights({name: p.detach().clone() for name, p in network.named_parameters()})
+        self.optimizer = make_optimizer(self.network, config)
+        self.progress = Progress(round=self.round_)
+        # Running mean of the parameters, and the state of the network, with that mean, at the best epoch so far.
+        self.mean = {name: p.detach().clone() for name, p in self.network.named_parameters()}
+        self.best: dict[str, Tensor] | None = None
         if self.path.exists():
             self.load()
-        self.log = MetricsLog(folder, round_, self.progress.epoch)
+        self.log = MetricsLog(self.folder, self.round_, self.progress.epoch)
         self.began = time.perf_counter() - self.progress.seconds
 
     def run(self, on_step: Callable[[FitUpdate], None]) -> FitResult:
@@ -156,8 +148,8 @@ class Fitting:
                 self.epoch(on_step)
         finally:
             self.log.close()
-        if self.weights.best is not None:
-            self.network.load_state_dict(self.weights.best)
+        if self.best is not None:
+            self.network.load_state_dict(self.best)
         return FitResult(self.progress, self.train.steps, self.valid.steps if self.valid else 0)
 
     def finished(self) -> bool:
@@ -220,7 +212,7 @@ class Fitting:
         if self.config.schedule != "hat":
             decay = min(decay, (1 + steps) / (10 + steps))
         for name, parameter in self.network.named_parameters():
-            self.weights.mean[name].lerp_(parameter, 1 - decay if self.config.average else 1.0)
+            self.mean[name].lerp_(parameter, 1 - decay if self.config.average else 1.0)
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
@@ -228,7 +220,7 @@ class Fitting:
         p, config = self.progress, self.config
         if self.valid is None:
             p.best_epoch = p.epoch
-            self.weights.best = self.mean_state()
+            self.best = self.mean_state()
             return {}
         self.network.eval()
         losses = weights = measures = counts = 0.0
@@ -237,7 +229,7 @@ class Fitting:
             batch = self.to_device(self.valid.load(key))
             with self.autocast():
                 inputs = tuple(batch[name] for name in self.task.inputs)
-                outputs = functional_call(self.network, self.weights.mean, inputs)
+                outputs = functional_call(self.network, self.mean, inputs)
             total, weight = self.task.loss(outputs, batch, self.class_weights, self.options)
             losses, weights = losses + float(total), weights + float(weight)
             total, count = self.task.measure(outputs, batch)
@@ -252,15 +244,13 @@ class Fitting:
         factor, wait = PLATEAUS.get(config.schedule, (1.0, 1))
         if is_better:
             p.best_loss, p.best_epoch, p.best_measure = loss, p.epoch, measure
-            self.weights.best = self.mean_state()
+            self.best = self.mean_state()
         elif (p.epoch - p.best_epoch) % wait == 0:
             p.factor *= factor
         return {"valid_loss": loss, f"valid_{self.task.measure_name}": measure}
 
     def mean_state(self) -> dict[str, Tensor]:
-        return {
-            name: value.detach().clone() for name, value in {**self.network.state_dict(), **self.weights.mean}.items()
-        }
+        return {name: value.detach().clone() for name, value in {**self.network.state_dict(), **self.mean}.items()}
 
     def learning_rate(self, share: float) -> float:
         """The rate after ``share`` of all epochs (0 .. 1)."""
@@ -287,8 +277,8 @@ class Fitting:
             "progress": asdict(self.progress),
             "network": self.network.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "mean": self.weights.mean,
-            "best": self.weights.best,
+            "mean": self.mean,
+            "best": self.best,
         }
         write_tensor_file(self.path, KIND, VERSION, content)
 
@@ -299,7 +289,7 @@ class Fitting:
             self.network.load_state_dict(content["network"])
             self.optimizer.load_state_dict(content["optimizer"])
             self.progress = Progress(**content["progress"])
-            self.weights = Weights(content["mean"], content["best"])
+            self.mean, self.best = content["mean"], content["best"]
         except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{self.path} belongs to another network ({first_line(error)}): {ADVICE}.") from error
 

@@ -105,14 +105,14 @@ def test_the_running_mean_moves_faster_at_first(network, task, samples, config, 
     name, parameter = next(iter(network.named_parameters()))
     for steps, decay in ((1, 2 / 11), (11, 12 / 21), (100_000, config.average)):
         fitting.progress.total_steps = steps
-        fitting.weights.mean[name] = torch.zeros_like(parameter)
+        fitting.mean[name] = torch.zeros_like(parameter)
         fitting.update_ema()
-        torch.testing.assert_close(fitting.weights.mean[name], (1 - decay) * parameter.detach())
+        torch.testing.assert_close(fitting.mean[name], (1 - decay) * parameter.detach())
     # What a network has learnt before counts from its first step on.
     fitting.config, fitting.progress.total_steps = dataclasses.replace(config, schedule="hat"), 1
-    fitting.weights.mean[name] = torch.zeros_like(parameter)
+    fitting.mean[name] = torch.zeros_like(parameter)
     fitting.update_ema()
-    torch.testing.assert_close(fitting.weights.mean[name], (1 - config.average) * parameter.detach())
+    torch.testing.assert_close(fitting.mean[name], (1 - config.average) * parameter.detach())
     fitting.log.close()
 
 
@@ -178,11 +178,11 @@ def test_the_running_mean_is_what_is_validated_and_kept(network, task, samples, 
     fitting = Fitting(network, task, samples[1:], samples[:1], plain, tmp_path, 0, torch.device("cpu"))
     fitting.epoch(lambda update: None)
     for name, parameter in network.named_parameters():
-        assert torch.equal(fitting.weights.mean[name], parameter)
+        assert torch.equal(fitting.mean[name], parameter)
     fitting.config = config
     fitting.epoch(lambda update: None)
-    assert any(not torch.equal(fitting.weights.mean[name], p) for name, p in network.named_parameters())
-    assert all(torch.equal(fitting.weights.best[name], value) for name, value in fitting.weights.mean.items())
+    assert any(not torch.equal(fitting.mean[name], p) for name, p in network.named_parameters())
+    assert all(torch.equal(fitting.best[name], value) for name, value in fitting.mean.items())
     fitting.log.close()
 
 

@@ -60,10 +60,9 @@ class CockpitNet(Actor):
         count, frames, height = *stacks.shape[:2], self.view.height
         road = stacks[:, :, :height].contiguous(memory_format=torch.channels_last).float() / 255.0
         seen = self.convolutions(road)
-        if not self.view.instruments:
-            hidden: Tensor = self.dense(seen)
-            return hidden
-        panels = stacks[:, :, height:].reshape(count, frames, INSTRUMENT_ROWS, -1)
-        bars = panels.float().sum(dim=2).flatten(1) / BRIGHT
-        met: Tensor = self.dense(torch.cat([seen, self.panel(bars)], dim=1))
-        return met
+        if self.view.instruments:
+            panels = stacks[:, :, height:].reshape(count, frames, INSTRUMENT_ROWS, -1)
+            bars = panels.float().sum(dim=2).flatten(1) / BRIGHT
+            seen = torch.cat([seen, self.panel(bars)], dim=1)
+        features: Tensor = self.dense(seen)
+        return features

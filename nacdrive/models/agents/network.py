@@ -18,13 +18,9 @@ from nacdrive.models.agents import cockpit
 from nacdrive.models.agents.cockpit import CockpitNet
 from nacdrive.models.agents.memory import Actor, Memory, MemorySpec
 from nacdrive.models.agents.nature import NatureNet, rename
-from nacdrive.models.agents.view import ROWS, SIDE, STACK, FrameStack, View
+from nacdrive.models.agents.view import SIDE, STACK, View
+from nacdrive.models.agents.view import FrameStack as FrameStack
 from nacdrive.models.driving import convolutions
-
-__all__ = [
-    "CARRACING", "FEATURES", "ROWS", "SIDE", "STACK", "FrameStack", "PolicyNet", "View", "Vision", "actor_tensors",
-    "load_policy", "save_policy", "sb3_name",
-]  # fmt: skip
 
 CARRACING = "CarRacing-v3"
 """What files of agents of CarRacing say as their environment; others say what ``--env`` takes."""
