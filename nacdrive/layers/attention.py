@@ -172,8 +172,7 @@ class PerformerLayer(MHALayer):
     def exponents(self, x: Tensor) -> Tensor:
         """w x - |x|^2 / 2 of x [..., d_head] after scaling: [..., features]."""
         x = x * x.shape[-1] ** -0.25
-        y: Tensor = x @ self.projection.t() - x.square().sum(dim=-1, keepdim=True) / 2
-        return y
+        return x @ self.projection.t() - x.square().sum(dim=-1, keepdim=True) / 2
 
 
 def directions(features: int, width: int) -> Tensor:

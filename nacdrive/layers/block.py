@@ -121,8 +121,7 @@ class SequenceBlock(nn.Module):
 
     def _rest(self, x: Tensor, y: Tensor) -> Tensor:
         x = x + self.dropout(y)
-        added: Tensor = x if self.feed_forward is None else x + self.feed_forward(x)
-        return added
+        return x if self.feed_forward is None else x + self.feed_forward(x)
 
 
 class StackState(NamedTuple):

@@ -53,8 +53,7 @@ class S4Layer(InputLayer):
         else:
             even = bool(((dt - 1).abs() < EVEN).all())
             y = self.convolve(u) if even else self.recur(u, dt)
-        mixed: Tensor = nn.functional.glu(self.out(nn.functional.gelu(y + self.D * u)))
-        return mixed
+        return nn.functional.glu(self.out(nn.functional.gelu(y + self.D * u)))
 
     def _system(self) -> tuple[Tensor, Tensor]:
         """A delta and C / A, [d_model, modes] complex."""

@@ -307,7 +307,6 @@ def inside_by_block(q: Tensor, tiles: Tensor, best: Tensor, mask: AttentionMask,
 
 
 def _largest(scores: Tensor, k: int) -> Tensor:
-    """Indices of the ``k`` largest of the last axis."""
     n = scores.shape[-1]
     if scores.device.type != "cpu" or n > 256:
         return scores.topk(k, dim=-1, sorted=False).indices
@@ -340,5 +339,4 @@ def top_k(scores: Tensor, k: int) -> Tensor:
     best = top_k(tiles.amax(-2), k)
     inside = tiles.gather(-1, best.unsqueeze(-2).expand(*best.shape[:-1], group, k)).flatten(-2)
     chosen = _largest(inside, k)
-    index: Tensor = best.gather(-1, chosen % k) + torch.div(chosen, k, rounding_mode="floor") * groups
-    return index
+    return best.gather(-1, chosen % k) + torch.div(chosen, k, rounding_mode="floor") * groups

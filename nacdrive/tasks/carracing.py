@@ -35,11 +35,6 @@ HUBER = 0.1
 """Sharpened error from which on the loss grows in proportion."""
 CLOSE = (0.05, 0.1)
 """Errors of steering and pedal up to which a continuous decision counts as the expert's."""
-RETURN_METRICS = (
-    Metric("accuracy", "actions as the expert, %", higher=True, paper=True),
-    Metric("return", "return in closed loop", higher=True, digits=0),
-    Metric("expert_fraction", "share of the expert's return", higher=True, digits=3),
-)
 
 
 class CarRacing(Imitation):
@@ -48,7 +43,11 @@ class CarRacing(Imitation):
     name = source = "carracing"
     protocols = ("sequence", "paper")
     measure_name = "accuracy"
-    metrics = RETURN_METRICS
+    metrics = (
+        Metric("accuracy", "actions as the expert, %", higher=True, paper=True),
+        Metric("return", "return in closed loop", higher=True, digits=0),
+        Metric("expert_fraction", "share of the expert's return", higher=True, digits=3),
+    )
     sizes: Mapping[str, Size] = {"smoke": Size(1, 120, 120), "cpu": Size(4), "full": Size(drive=20)}
     data_folders = ("carracing", "carracing-expert")
     sample_recording = "carracing-sample"

@@ -42,12 +42,9 @@ class MemoryState(NamedTuple):
     rollout carries windows and not the state of ``SequenceLayer.step``, in which all sequences have the same age.
     """
 
-    inputs: Tensor
-    """What went into the layer, [B, window, width]."""
-    t: Tensor
-    """Seconds, [B, window], float64."""
-    seen: Tensor
-    """How many of them are of the present episode, [B]."""
+    inputs: Tensor  # [B, window, width] what went into the layer
+    t: Tensor  # [B, window] seconds, float64
+    seen: Tensor  # [B] how many of them are of the present episode
 
 
 class Memory(nn.Module):

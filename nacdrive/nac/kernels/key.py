@@ -21,13 +21,11 @@ ROWS_AT_ONCE = 32
 class Plan(NamedTuple):
     """Which pairs there are, and how their logits are made."""
 
-    of_query: Tensor
-    """``[B, q]`` times of the queries in units of time, float64; ``of_key`` ``[B, T]``."""
-    of_key: Tensor
+    of_query: Tensor  # [B, q] times of the queries in units of time, float64
+    of_key: Tensor  # [B, T]
     mask: AttentionMask
     topk: int | None
-    exact: bool
-    """a = phi (1 - exp(-omega lag)); if not, a = phi."""
+    exact: bool  # a = phi (1 - exp(-omega lag)); if not, a = phi
 
     def blocks(self, heads: int) -> Iterator[tuple[slice, slice, slice]]:
         """Sequences, queries and keys of each block."""
@@ -45,8 +43,7 @@ class Block(NamedTuple):
     """What is computed of a block's pairs, ``[b, H, q, n]``."""
 
     lags: Tensor
-    fading: Tensor | None
-    """exp(-omega lag), of the exact solution."""
+    fading: Tensor | None  # exp(-omega lag), of the exact solution
     weights: Tensor
     mix: Tensor
 
