@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from typing import Any, Protocol, Self
@@ -57,7 +58,6 @@ class _Lane:
     t_s: float = 0.0
     """When its newest decision was taken."""
     driving: bool = False
-    failed: str | None = None
 
     def begin(self, track: str) -> None:
         self.track, self.t_s, self.driving = track, 0.0, True
@@ -213,11 +213,9 @@ class Arena:
         self.changes.append({"episode": episode, "since_s": round(since_s, 3), "camera": plain(camera)})
 
     def _send(self, lane: _Lane, order: object) -> None:
-        try:
+        # Who has died is found when its pipe is read.
+        with suppress(OSError):
             lane.worker.pipe.send(order)
-        except OSError:
-            # Who has died is found when its pipe is read.
-            return
 
     def _receive(self, lane: _Lane) -> Any:
         """What a contestant sends next; raises what made it fail."""

@@ -176,10 +176,8 @@ class Person(Driver):
     """
 
     name, needs = KEYBOARD, Needs(continuous=True, repeat=2, any_pace=True)
-
-    def __init__(self) -> None:
-        self.keys: frozenset[str] = frozenset()
-        self.axes: tuple[float, float] | None = None
+    keys: frozenset[str] = frozenset()
+    axes: tuple[float, float] | None = None
 
     def reset(self, env: DrivingEnv) -> None:
         self._env, self._keyboard = env, Keyboard()

@@ -289,14 +289,12 @@ def ridge(train: Sequence[Sample], samples: Sequence[Sample]) -> list[Tensor]:
         name: torch.from_numpy((columns(values) - mean) / std @ weights + y.mean())
         for name, values in field_of(samples, "x").items()
     }
-    place = dict.fromkeys(wear, 0)
     outputs = []
     for sample in samples:
         scored = sample.fields["scored"]
-        count, first = int(scored.sum()), place[sample.name]
+        count, left = int(scored.sum()), wear[sample.name]
         output = torch.zeros(len(sample), 1, dtype=torch.float64)
-        output[scored, 0] = wear[sample.name][first : first + count]
-        place[sample.name] = first + count
+        output[scored, 0], wear[sample.name] = left[:count], left[count:]
         outputs.append(output)
     return outputs
 

@@ -10,7 +10,6 @@ import json
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -94,18 +93,13 @@ class RunToFailure:
 
     def rows(self) -> tuple[Tensor, Tensor]:
         """The authors' rows: [M, 16] fourteen features, time, temperature, one row a window; [M] their ramp."""
-        columns: list[NDArray[Any]]
-        if self.published is not None:
-            p = self.published
-            warm = np.full(len(p.t_s), ROOM_C) if p.temperature_c is None else p.temperature_c
-            columns = [p.features, p.t_s[:, None], warm[:, None] + KELVIN]
-        else:
-            t = self.table
-            N, W, F = t.features.shape
-            times = t.t_s[:, None] + t.window_s
-            warm = np.full(N, ROOM_C) if t.temperature_c is None else t.temperature_c
-            columns = [t.features.reshape(-1, F), times.reshape(-1, 1), np.repeat(warm, W)[:, None] + KELVIN]
-        x = torch.from_numpy(np.concatenate(columns, axis=1)).double()
+        source = self.published or self.table
+        features, t_s = source.features, source.t_s
+        warm = np.full(len(t_s), ROOM_C) if source.temperature_c is None else source.temperature_c
+        if isinstance(source, FeatureTable):
+            _, W, F = features.shape
+            features, t_s, warm = features.reshape(-1, F), (t_s[:, None] + source.window_s).ravel(), np.repeat(warm, W)
+        x = torch.from_numpy(np.column_stack([features, t_s, warm + KELVIN])).double()
         return x, torch.linspace(0, 1, len(x))
 
 

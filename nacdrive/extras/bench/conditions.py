@@ -50,8 +50,7 @@ CONDITIONS = (
     INTACT,
     *(Condition("drop", percent) for percent in (10, 20, 30, 40, 50)),
     Condition("drop-spare", 50),
-    Condition("jitter", 10),
-    Condition("jitter", 50),
+    *(Condition("jitter", percent) for percent in (10, 50)),
     Condition("shuffle"),
     HIDDEN,
     Condition("hide-all"),
@@ -67,12 +66,8 @@ MEANING = (
 
 def conditions_for(task: SeriesTask, samples: Sequence[Sample]) -> list[Condition]:
     """Those of ``CONDITIONS`` that mean something for a task."""
-    absent: set[Kind] = set()
-    if task.spare(samples[0]) is None:
-        absent.add("drop-spare")
-    if not task.time_columns:
-        absent.add("hide-all")
-    return [condition for condition in CONDITIONS if condition.kind not in absent]
+    there = {"drop-spare": task.spare(samples[0]) is not None, "hide-all": bool(task.time_columns)}
+    return [condition for condition in CONDITIONS if there.get(condition.kind, True)]
 
 
 def changed(

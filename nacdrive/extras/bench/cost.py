@@ -47,8 +47,8 @@ def costs(cells: Sequence[Cell], finished: Iterable[str], known: Iterable[Result
         missing = [cell for cell in group if cell.key not in done]
         each = [estimate(cell, rows) for cell in missing]
         seconds = None if None in each else sum(value for value in each if value is not None)
-        peaks = [row["peak_mib"] for row in rows if row.get("peak_mib")]
-        result.append(Cost(task, model, len(group), len(group) - len(missing), seconds, max(peaks) if peaks else None))
+        peak = max((row["peak_mib"] for row in rows if row.get("peak_mib")), default=None)
+        result.append(Cost(task, model, len(group), len(group) - len(missing), seconds, peak))
     return result
 
 

@@ -180,9 +180,8 @@ def test_part(name: str, part: str, fold: int, most: int) -> Sequence[Sample]:
     """Test samples of a fold; ``part``, JSON of what the split depends on. Those of the last call are kept at hand."""
     config: dict[str, Any] = json.loads(part)
     folders = {task: Path(place) for task, place in config["data_dirs"].items()}
-    with warnings.catch_warnings():
-        # What there is to say of the data was said when the model was trained.
-        warnings.simplefilter("ignore", UserWarning)
+    # What there is to say of the data was said when the model was trained.
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
         parts = load_task(name, "sequence").folds(folders, config["folds"], config["seed"], Size(**config["size"]))
     samples = parts[fold].tests[name]
     return [samples[i] for i in evenly(range(len(samples)), most or None)]

@@ -49,12 +49,11 @@ def tables(results: Sequence[Result]) -> list[Robustness]:
         settings = settings_of({"record": row["trained"]})
         given = [*limits_of(settings), f"folds {settings['folds']}", f"split of seed {settings['seed']}"]
         groups.setdefault((row["task"], ", ".join(given)), []).append(row)
-    parts = []
+    parts: list[Robustness] = []
     for (task, size), rows in groups.items():
         check_trusted("the result", task)
-        for metric in load_task(task).metrics_of(task):
-            if metric.compared:
-                parts.append(robustness_of(task, size, metric, rows))
+        metrics = [metric for metric in load_task(task).metrics_of(task) if metric.compared]
+        parts += [robustness_of(task, size, metric, rows) for metric in metrics]
     return parts
 
 

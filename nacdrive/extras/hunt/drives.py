@@ -135,9 +135,6 @@ class Work:
 
 def episode_of(loaded: LoadedDrive, case: Case, *listeners: Listener) -> tuple[Row, dict[str, float | str]]:
     """How a case is driven, and what its road is like."""
-    env = loaded.make_env(case.seed)
-    try:
+    with closing(loaded.make_env(case.seed)) as env:
         job = EvalJob("policy", case.number, case.seed, loaded.drive.track or "")
         return RolloutWorker(loaded, env=env).drive(job, listeners), env.road_features()
-    finally:
-        env.close()

@@ -13,6 +13,7 @@ import math
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Event, Thread
@@ -166,11 +167,9 @@ class UdacityClient:
             self._link, self._ping_due = link, 0.0
             self.connections += 1
             self._event("open", None)
-            try:
+            with suppress(OSError, ValueError, BadAnswerError):
                 while (message := link.receive()) is not None:
                     self._take(link, *message)
-            except (OSError, ValueError, BadAnswerError):
-                pass
             self._link = None
             link.abort()
             self._closing.wait(RECONNECT_S)

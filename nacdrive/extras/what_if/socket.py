@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from queue import Full, Queue
 from threading import Thread
 from typing import Any
@@ -106,17 +106,13 @@ def serve_questions(environ: dict[str, Any], runs: Runs, is_closed: Callable[[],
         runs[0][1].begin()
     sender = Thread(target=send_all, args=(socket, session), name="nacdrive-answers", daemon=True)
     sender.start()
-    try:
+    # The browser may go, with or without a word.
+    with closing(session), suppress(ConnectionClosed, OSError):
         while not is_closed() and not session.is_overrun:
             text = socket.receive(timeout=RECEIVE_TIMEOUT_S)
             if text is not None and not session.receive(text):
                 socket.close(message="not a question")
                 break
-    except (ConnectionClosed, OSError):
-        # The browser has gone, with or without a word.
-        pass
-    finally:
-        session.close()
 
 
 def send_all(socket: Server, session: Session) -> None:

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -189,9 +190,8 @@ class WhatIf:
             raise UserError("no expert knows this track.")
         driver = expert if who == "expert" else Rerun(moment.past)
         assert driver is not None
-        env = self.simulation.make_env(moment.seed)
         points: list[dict[str, Any]] = []
-        try:
+        with closing(self.simulation.make_env(moment.seed)) as env:
             for tick in rollout(env, driver, moment.seed):
                 if who == "driven" and tick.step == len(moment.past) - 1:
                     self._same_picture(tick, moment, -2)
@@ -200,15 +200,12 @@ class WhatIf:
                     yield {"points": points}
                     points = []
             yield {"points": points, "episode_return": tick.episode_return, "done": True}
-        finally:
-            env.close()
 
     def _drive_on(self, policy: Policy, moment: Moment, seconds: float, about: dict[str, Any]) -> Iterator[Tick | None]:
         """Ticks of ``seconds`` from ``moment`` on, None for each one before; ``about`` takes up the ``road``."""
         if self.simulation is None:
             raise UserError("a ghost needs a world that can be made again: a simulator that connects cannot.")
-        env = self.simulation.make_env(moment.seed)
-        try:
+        with closing(self.simulation.make_env(moment.seed)) as env:
             first = len(moment.past) - policy.config.window
             inner = ReplayedPast(PolicyDriver(policy), moment.past, first)
             driver = ReplayedPast(self.simulation.wrap(inner, env), moment.past)
@@ -225,8 +222,6 @@ class WhatIf:
                     return
             if tick.step < len(moment.past):
                 raise UserError(NOT_THE_SAME)
-        finally:
-            env.close()
 
     def _same_picture(self, tick: Tick, moment: Moment, place: int = -1) -> None:
         assert self.simulation is not None
