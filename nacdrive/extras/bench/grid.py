@@ -132,12 +132,8 @@ def grid_of(config: TableConfig, groups: dict[str, list[str]], data_dirs: dict[s
             "task": trained,
             "tasks": wanted,
             "folds": config.fold_count,
-            "protocol": config.protocol,
             "size": size(config, trained),
-            "seed": config.seed,
-            "device": config.device,
-            "learning_rates": config.learning_rates,
-            "parameters": config.parameters,
+            **{name: getattr(config, name) for name in ("protocol", "seed", "device", "learning_rates", "parameters")},
             "data_dirs": {name: data_dirs[name] for name in wanted if name in data_dirs},
         }
         few = Size(max_samples=64, max_tests=64)

@@ -116,9 +116,7 @@ def lap_record(net: NetworkDescription, episode: Episode, seconds: float) -> dic
         "driver": episode.driver,
         "t_s": [float(t) for t in episode.t_s[cut]],
         "frames": [base64.b64encode(frame).decode("ascii") for frame in episode.frames[cut]],
-        "steering": column(episode.steering),
-        "throttle": column(episode.throttle),
-        "brake": column(episode.brake),
+        **{name: column(getattr(episode, name)) for name in ("steering", "throttle", "brake")},
         "choice": [int(c) for c in episode.choice[cut]],
         "speed_mps": column(episode.speed_mps),
     }

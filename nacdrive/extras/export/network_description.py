@@ -243,9 +243,9 @@ def without_idle_neurons(step: NACStep) -> NACStep:
     """The same circuit without the neurons from which no synapse leads on to phi or omega; the result is the same."""
     needed = (step.motor != 0).any(axis=(0, 2))
     loops = None if step.command is None or step.unfolds == 1 else (step.command != 0).any(axis=0)
-    for _ in range(step.unfolds - 1 if loops is not None else 0):
-        assert loops is not None
-        needed = needed | loops[:, needed].any(axis=1)
+    if loops is not None:
+        for _ in range(step.unfolds - 1):
+            needed = needed | loops[:, needed].any(axis=1)
     if not needed.any():
         needed = needed.copy()
         needed[0] = True  # arrays without entries are no C

@@ -84,23 +84,16 @@ def correct(config: HuntConfig, work: Work, here: HuntWorker, search: Search, fo
     cases = draw_cases(config, search, folder / "cases.json")
     assert drive.model is not None
     model = str((policy.meta.get("config") or {}).get("model", policy.config.model))
+    same = ("data", "env", "dagger", "dagger_episodes", "epochs", "seed", "workers", "ray", "device")
     training = TrainConfig(
+        **{name: getattr(config, name) for name in same},
         task=policy.config.task,
         model=model,
         first=drive.model,
-        data=config.data,
-        env=config.env,
         expert=drive.expert,
         window=policy.config.window,
-        dagger=config.dagger,
-        dagger_episodes=config.dagger_episodes,
-        epochs=config.epochs,
         dagger_epochs=config.epochs,
         learning_rate=LEARNING_RATE,
-        seed=config.seed,
-        workers=config.workers,
-        ray=config.ray,
-        device=config.device,
         out=folder / TRAINED,
         resume=True,
     )

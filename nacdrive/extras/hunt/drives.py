@@ -81,9 +81,7 @@ class HuntWorker:
             unfair = failed is None and bool(faults(row, self.laps))
         return {
             **{name: value for name, value in row.items() if name not in LEFT_OUT},
-            "number": case.number,
-            "area": case.area,
-            "near": case.near,
+            **{name: getattr(case, name) for name in ("number", "area", "near")},
             "knobs": dict(case.knobs),
             "road": road,
             "failed": failed is not None,

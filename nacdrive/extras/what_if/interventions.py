@@ -191,11 +191,9 @@ class IntervenedPolicy(Policy):
                     f"{policy.name} remembers {window - 1} frames before this one: {edit.back} is too many."
                 )
         muted = [edit for edit in self.edits if isinstance(edit, Mute)]
-        network = policy.network
-        if muted:
-            network = copy.deepcopy(network)
-            for edit in muted:
-                mute(network, edit)
+        network = copy.deepcopy(policy.network) if muted else policy.network
+        for edit in muted:
+            mute(network, edit)
         self.picture_edits = [edit for edit in self.edits if isinstance(edit, (Paint, Dim, Blur))]
         self.hidden = sorted({edit.back for edit in self.edits if isinstance(edit, HideFrame)})
         self.shift_s = sum(edit.seconds for edit in self.edits if isinstance(edit, ShiftTime))
