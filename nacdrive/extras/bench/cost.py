@@ -93,9 +93,8 @@ def text(expected: Sequence[Cost], workers: int) -> str:
         lines.append(f"{cost.task:<14}{cost.model:<22}{cost.cells:>6}{cost.done:>6}{hours:>12}{memory:>8}")
     known = sum(cost.seconds or 0.0 for cost in expected) / 3600
     missing = sum(cost.cells - cost.done for cost in expected)
-    lines.append(
-        f"{missing} cells to compute: {known:.1f} core-hours, {known / workers:.1f} hours with {workers} workers"
-    )
+    hours = f"{known:.1f} core-hours, {known / workers:.1f} hours with {workers} workers"
+    lines.append(f"{missing} cells to compute: {hours}")
     unknown = sum(cost.cells - cost.done for cost in expected if cost.seconds is None)
     if unknown:
         lines.append(

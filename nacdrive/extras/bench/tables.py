@@ -161,10 +161,8 @@ def markdown_cells(entry: Entry, metrics: Sequence[Metric]) -> list[str]:
 
 def papers(config: TableConfig) -> str:
     """What the paper's numbers beside ours are."""
-    question = (
-        "." if config.protocol in ("paper", "scripts") else ", which is another question: compare within a column."
-    )
-    return f"*Paper*: its Table 1, five folds of its own protocol{question}"
+    more = "" if config.protocol in ("paper", "scripts") else ", which is another question: compare within a column"
+    return f"*Paper*: its Table 1, five folds of its own protocol{more}."
 
 
 COLUMNS = (

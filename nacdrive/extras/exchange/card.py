@@ -186,9 +186,8 @@ def facts(recording: Recording, summary: Summary, license: str | None) -> str:
     }
     dropped = meta["dropped"]
     if dropped:
-        rows["Dropped"] = f"{len(dropped)} episodes whose return was too low, seeds " + ", ".join(
-            str(row["seed"]) for row in dropped[:SHOWN]
-        )
+        seeds = ", ".join(str(row["seed"]) for row in dropped[:SHOWN])
+        rows["Dropped"] = f"{len(dropped)} episodes whose return was too low, seeds {seeds}"
     lines = "\n".join(f"| {name} | {cell(value)} |" for name, value in rows.items())
     return f"| | |\n|---|---|\n{lines}"
 
@@ -207,9 +206,8 @@ def columns_table(summary: Summary) -> str:
     for name, unit in (UNITS | OPTIONAL_UNITS).items():
         if name not in ("expert_logits", *OPTIONAL_UNITS) or name in summary.columns:
             rows[name] = (kinds.get(name, "float32"), unit)
-    return "\n".join(
-        markdown(("column", "type", "unit"), ((f"`{name}`", kind, cell(unit)) for name, (kind, unit) in rows.items()))
-    )
+    cells = ((f"`{name}`", kind, cell(unit)) for name, (kind, unit) in rows.items())
+    return "\n".join(markdown(("column", "type", "unit"), cells))
 
 
 def actions_table(summary: Summary) -> str:

@@ -117,9 +117,8 @@ class Layout:
         features[ACTION] = numbers("float32", ACTION_NAMES, 3)
         features |= {name: numbers(np.dtype(COLUMNS[ours]).name) for ours, name in PLAIN.items()}
         features |= {LABEL: numbers("float32")} if self.label else {}
-        features |= (
-            {LOGITS: numbers("float32", tuple(map(str, range(self.logits))), self.logits)} if self.logits else {}
-        )
+        if self.logits:
+            features[LOGITS] = numbers("float32", tuple(map(str, range(self.logits))), self.logits)
         features |= {NUMBERS[name]: numbers("float32") for name in self.numbers}
         features["next.done"] = numbers("bool")
         features["timestamp"] = numbers("float32")

@@ -251,9 +251,8 @@ class Reader:
             if not 0 < N <= self.data_set.frames:
                 raise ValueError(f"'rewards' has the shape {rewards.shape}")
             frames = {camera: self.frames(group, camera, N) for camera in self.data_set.cameras}
-            columns = (
-                self.own(group, N) if self.data_set.header is not None else self.stranger(group, N, fps, action_of)
-            )
+            is_own = self.data_set.header is not None
+            columns = self.own(group, N) if is_own else self.stranger(group, N, fps, action_of)
             limits.check_range(columns["steering"], columns["throttle"], columns["brake"])
             return Episode(frames=frames.pop("center"), side_frames=frames, seed=seed, source=source, **columns)
         except (ValueError, TypeError, KeyError, RuntimeError) as error:

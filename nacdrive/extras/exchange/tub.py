@@ -226,9 +226,8 @@ def episode_of(folder: Path, drive: list[dict[str, Any]], row: Mapping[str, Any]
         frames = {camera: pictures(folder, drive, CAMERAS[camera]) for camera in ("center", *row.get("sides", ()))}
         pedals, steering = (np.array([float(record[name]) for record in drive]) for name in ("pedals", "steering"))
         given = unknown_columns(N) | {"steering": steering, "throttle": pedals.clip(0), "brake": (-pedals).clip(0)}
-        given["t_s"] = limits.clock(
-            np.array([record["_timestamp_ms"] - began for record in drive]) / 1000, header["fps"]
-        )
+        passed_ms = np.array([record["_timestamp_ms"] - began for record in drive])
+        given["t_s"] = limits.clock(passed_ms / 1000, header["fps"])
         if "columns" in row:
             columns = (*COLUMNS, *(name for name in OPTIONAL if name in row["columns"]))
             kinds = {name: COLUMNS.get(name, np.float32) for name in columns if name in OWN}

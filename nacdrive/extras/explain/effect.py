@@ -83,10 +83,8 @@ def report(measured: Sequence[Effects]) -> str:
         share = f"{one.decides / one.measured:.1%}"
         rows.append([one.name, share, f"{low:.1%} to {high:.1%}", f"{one.first / one.measured:.1%}", f"{one.mean:.3f}"])
     lines = markdown(header, rows, ["---", *["---:"] * 4])
-    missing = [measured[0].missing] if measured[0].missing else []
-    return "\n".join(
-        [*lines, "", f"In {some} of {len(measured)} decisions some part alone changes the decision.", *missing]
-    )
+    lines += ["", f"In {some} of {len(measured)} decisions some part alone changes the decision."]
+    return "\n".join([*lines, measured[0].missing] if measured[0].missing else lines)
 
 
 def effect_figure(measured: Sequence[Effects], title: str, shown: int = 24) -> Figure:

@@ -62,9 +62,8 @@ class LapCard(Card):
                 abort(404)
             except UserError as error:
                 return Response(str(error), 409, mimetype="text/plain")
-            return Response(
-                page, mimetype="text/html", headers={"Content-Disposition": "attachment; filename=lap.html"}
-            )
+            headers = {"Content-Disposition": "attachment; filename=lap.html"}
+            return Response(page, mimetype="text/html", headers=headers)
 
 
 class LapMemory:

@@ -207,9 +207,8 @@ def script(module: Path, seen: set[Path] | None = None) -> str:
 def page_style() -> str:
     """Of a shared lap: the live page's colours and bars, and its own."""
     css = shipped("www") / "css"
-    return "\n".join(
-        path.read_text(encoding="utf-8") for path in (css / "tokens.css", css / "why.css", PARTS / "page.css")
-    )
+    files = css / "tokens.css", css / "why.css", PARTS / "page.css"
+    return "\n".join(path.read_text(encoding="utf-8") for path in files)
 
 
 def page(net: NetworkDescription, record: dict[str, Any], playground: str = "") -> str:

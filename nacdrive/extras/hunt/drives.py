@@ -107,9 +107,8 @@ class HuntWorker:
             listeners: list[Callable[[Tick], None]] = [before]
             if replay.film is not None:
                 title = f"{loaded.driver.name}, seed {case.seed}"
-                listeners.append(
-                    stack.enter_context(video(replay.film, title, loaded.fps, actions=loaded.spec.actions))
-                )
+                film = video(replay.film, title, loaded.fps, actions=loaded.spec.actions)
+                listeners.append(stack.enter_context(film))
             row, _ = episode_of(again, case, *listeners)
         meta: dict[str, Any] = {"hunt": {"area": case.area, "failed_s": replay.failed_s, **case.knobs}}
         buffer.ended = row["ending"] if row["simulated_s"] <= last else "after the failure"

@@ -100,7 +100,6 @@ def from_above(track: Track) -> Picture:
 def write_gallery(path: Path, sheet: Picture) -> None:
     """Write a sheet as ``path``, whose ending names the format; a picture that is there is replaced."""
     with atomic_path(path) as partial:
-        _, coded = cv2.imencode(
-            path.suffix, cv2.cvtColor(sheet, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY]
-        )
+        blue_first = cv2.cvtColor(sheet, cv2.COLOR_RGB2BGR)
+        _, coded = cv2.imencode(path.suffix, blue_first, [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
         partial.write_bytes(coded.tobytes())

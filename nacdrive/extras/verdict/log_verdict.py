@@ -79,9 +79,8 @@ def drives_by_track(policy: Policy, folders: Sequence[Path]) -> dict[str, list[D
             seen.add(episode.fingerprint)
             # Random roads belong together: each is too short for a verdict of its own.
             track = str(episode.meta.get("track", folder.name)).partition(":")[0]
-            drives.setdefault(track, []).append(
-                drive_of(policy, drive_sample(episode, folder.name, policy.config.upright))
-            )
+            sample = drive_sample(episode, folder.name, policy.config.upright)
+            drives.setdefault(track, []).append(drive_of(policy, sample))
     if not drives:
         raise UserError(f"there is no drive in {', '.join(map(str, folders))}: check --data.")
     return drives
@@ -229,12 +228,9 @@ def in_words(judged: Mapping[str, Any]) -> list[str]:
             f"{track}: a guess, which no drive has checked: transfer {v['transfer']}, for {'; '.join(v['reasons'])}.",
             f"  {v['frames']} pictures: {compared(v)}; bias {v['bias']['mean']:+.3f}{bounds(v['bias'])} (right is +)",
         ]
-        if v["curves"] is not None:
-            lines.append(
-                f"  curves (|steering| > {CURVE:g}, {v['curves']['frames']} pictures): {compared(v['curves'])}"
-            )
-        if v["sides"] is not None:
-            s = v["sides"]
+        if (c := v["curves"]) is not None:
+            lines.append(f"  curves (|steering| > {CURVE:g}, {c['frames']} pictures): {compared(c)}")
+        if (s := v["sides"]) is not None:
             lines.append(
                 f"  side cameras: the left one's pictures add {s['left']['mean']:+.3f}, the right one's "
                 f"{s['right']['mean']:+.3f}; in order in {s['steered_back']['mean']:.1%}"
