@@ -94,8 +94,8 @@ def drive_batched(
             batcher.end()
 
     with ThreadPoolExecutor(at_once) as pool:
-        driving = [pool.submit(work, number, job) for number, job in numbered]
         try:
+            driving = [pool.submit(work, number, job) for number, job in numbered]
             for done in as_completed(driving):
                 if (error := done.exception()) is not None:
                     raise batcher.failed or error
