@@ -226,9 +226,8 @@ class MTANLayer(WindowedLayer):
         """See ``WindowedLayer.project``: W_h x for all heads at once where that is narrower than x for every head."""
         if self.in_features <= self.d_model:
             return x
-        return nn.functional.linear(
-            x, self.out.weight.view(self.d_model, self.num_heads, -1).transpose(0, 1).flatten(0, 1)
-        )
+        weight = self.out.weight.view(self.d_model, self.num_heads, -1).transpose(0, 1).flatten(0, 1)
+        return nn.functional.linear(x, weight)
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
         weights = self.weights(t)

@@ -11,6 +11,7 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -76,11 +77,7 @@ def region_boxes(config: PolicyConfig) -> list[tuple[slice, slice]]:
     first, last = config.crop or (0, config.height)
     down = [first + (last - first) * i // len(ROWS) for i in range(len(ROWS) + 1)]
     across = [config.width * i // len(COLUMNS) for i in range(len(COLUMNS) + 1)]
-    return [
-        (slice(down[y], down[y + 1]), slice(across[x], across[x + 1]))
-        for y in range(len(ROWS))
-        for x in range(len(COLUMNS))
-    ]
+    return [(slice(*rows), slice(*columns)) for rows, columns in product(pairwise(down), pairwise(across))]
 
 
 def mute_regions(config: PolicyConfig, frame: NDArray[np.uint8]) -> NDArray[np.uint8]:

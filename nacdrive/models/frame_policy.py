@@ -47,11 +47,7 @@ class FramePolicy:
     __call__ = select_action = act
 
     def predict(
-        self,
-        observation: NDArray[np.uint8],
-        state: Any = None,
-        episode_start: Any = None,
-        deterministic: bool = True,
+        self, observation: NDArray[np.uint8], state: Any = None, episode_start: Any = None, deterministic: bool = True
     ) -> tuple[Any, Any]:
         """As of stable-baselines3's models, for one environment: the action and ``state``, which stays as it is.
 

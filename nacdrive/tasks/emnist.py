@@ -56,11 +56,10 @@ class EMNIST(Classification):
             train = self.samples("train", mnist.train_images[:most], mnist.train_labels[:most])
             kept = evenly(range(len(mnist.test_images)), size.max_tests)
             test = self.samples("test", mnist.test_images[kept], mnist.test_labels[kept])
-            folds = []
-            for k, (learn, keep) in enumerate(rotate(len(train), max(count, 10), seed)[:count]):
-                valid = [train[i] for i in keep]
-                folds.append(Fold(f"validation part {k + 1}", [train[i] for i in learn], valid, {self.name: test}))
-            return folds
+            return [
+                Fold(f"validation part {k + 1}", [train[i] for i in learn], [train[i] for i in keep], {self.name: test})
+                for k, (learn, keep) in enumerate(rotate(len(train), max(count, 10), seed)[:count])
+            ]
         kept = evenly(range(len(mnist.train_images) + len(mnist.test_images)), size.max_samples)
         images = np.concatenate([mnist.train_images, mnist.test_images])[kept]
         labels = np.concatenate([mnist.train_labels, mnist.test_labels])[kept]

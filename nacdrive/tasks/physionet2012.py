@@ -53,14 +53,9 @@ class PhysioNet2012(Classification):
         folds = []
         for k, (learn, keep) in enumerate(stratified(died, 5, seed)[:count]):
             inner, chosen = stratified(died[learn], 5, seed)[0]
-            parts = [
-                [stays[i] for i in evenly(indices, most)]
-                for indices, most in (
-                    ([learn[i] for i in inner], size.max_samples),
-                    ([learn[i] for i in chosen], size.max_tests),
-                    (keep, size.max_tests),
-                )
-            ]
+            indices = [learn[i] for i in inner], [learn[i] for i in chosen], keep
+            limits = size.max_samples, size.max_tests, size.max_tests
+            parts = [[stays[i] for i in evenly(part, most)] for part, most in zip(indices, limits, strict=True)]
             mean, std = observed_scale(parts[0])
             train, valid, test = ([sample(stay, mean, std) for stay in part] for part in parts)
             folds.append(Fold(f"part {k + 1} of 5", train, valid, {self.name: test}))

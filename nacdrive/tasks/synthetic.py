@@ -99,10 +99,7 @@ class SyntheticRegression(Synthetic, Regression):
     def score(self, task: str, outputs: Sequence[Tensor], samples: Sequence[Sample]) -> dict[str, float]:
         y, truth = self.answers(outputs, samples)
         error, spread = y[:, 0].double() - truth.double(), truth.double() - truth.double().mean()
-        return {
-            "r2": float(1 - error.square().sum() / spread.square().sum()),
-            "mae": float(error.abs().mean()),
-        }
+        return {"r2": float(1 - error.square().sum() / spread.square().sum()), "mae": float(error.abs().mean())}
 
 
 class Decay(SyntheticRegression):

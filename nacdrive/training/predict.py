@@ -21,12 +21,7 @@ from nacdrive.training.batches import Batches
 
 @torch.inference_mode()
 def outputs(
-    network: nn.Module,
-    task: Task,
-    samples: Sequence[Sample],
-    *,
-    batch: int = 32,
-    device: torch.device | str = "cpu",
+    network: nn.Module, task: Task, samples: Sequence[Sample], *, batch: int = 32, device: torch.device | str = "cpu"
 ) -> list[Tensor]:
     """Answers to ``samples``, ``batch`` at once, in their order and uncut, in CPU memory.
 
