@@ -2,7 +2,7 @@
 
 The wall clock says what the machine was doing, and a test's own process says nothing of the commands, workers and
 browsers that it starts. So the times of all living descendants are read after each test; what a descendant has waited
-for is in its own sums. In a run of one process the first test is charged with all imports and the collection.
+for is in its own sums. The first test of a worker is charged with the worker's imports and its collection.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def tree_cpu_s() -> float:
 
 
 class CpuTimes:
-    """Measures where tests run, prints where the run is told of; with ``-n`` these are different processes."""
+    """Measures where tests run, prints where the run is told of; with xdist these are different processes."""
 
     def __init__(self, count: int) -> None:
         self.count = count

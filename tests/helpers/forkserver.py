@@ -1,6 +1,6 @@
 """The server that worker processes are forked from, itself forked from the process of the tests.
 
-Started as Python starts it, it imports anew what that process has imported: seconds for each worker's.
+Started as Python starts it, it imports anew what that process has imported: seconds for each of xdist's.
 """
 
 from __future__ import annotations
