@@ -317,6 +317,7 @@ class StepMeter:
         self.config, self.step = config, step
 
     def measure(self, decision: SteppedDecision) -> Effects:
+        """The effects of all parts but the heads."""
         frames, times, config = decision.frames, decision.times, self.config
         parts: list[Part] = []
         actions = [decision.action]

@@ -25,6 +25,7 @@ class FramePolicy:
 
     @property
     def repeat(self) -> int:
+        """Frames of the simulator per decision that it was trained at."""
         return self.config.repeat
 
     def reset(self, env: Any = None) -> None:

@@ -121,4 +121,5 @@ class Policy(FramePolicy):
         return {**arrays, "frame_t_s": t[0].float().cpu().numpy()} if arrays else {}
 
     def circuit(self) -> dict[str, Any] | None:
+        """The wiring of the sequence layer as plain JSON; None for layers without one."""
         return self.network.sequence.circuit()

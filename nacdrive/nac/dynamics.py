@@ -40,6 +40,7 @@ class Steady:
     """The limit t -> infinity: a = phi/omega (paper, Eqn. 18)."""
 
     def __call__(self, phi: Tensor, omega: Tensor, t: Tensor) -> Tensor:
+        """Limit of the logit; ``t`` is not used."""
         return phi / omega
 
 

@@ -24,6 +24,7 @@ class AttentionMask:
 
     @property
     def open(self) -> bool:
+        """True if every query sees every key."""
         return self.padding is None and not self.causal
 
     def rows(self, first: int, last: int) -> AttentionMask:

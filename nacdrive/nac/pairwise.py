@@ -190,6 +190,7 @@ class PairProblem:
 
     @property
     def keys_per_query(self) -> int:
+        """Pairs of a query per head."""
         return self.keys if self.index is None else self.index.shape[-1]
 
     def rows(self, heads: int, first: int, last: int) -> tuple[Tensor, Tensor | None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,16 @@ CONTROLS = ("steering", "throttle", "brake")
 ENCODERS: dict[str, Callable[[NDArray[np.uint8]], bytes]] = {"png": encode_png, "jpeg": encode_jpeg}
 Label = Callable[[Tick], Action | None]
 """What there is to learn from a Tick; None where nobody knows."""
-executed_action: Label = attrgetter("action")
-"""The label where the one who drives is the one to learn from."""
-expert_action: Label = attrgetter("expert")
-"""The label where an expert rides along."""
+
+
+def executed_action(tick: Tick) -> Action:
+    """The label where the one who drives is the one to learn from."""
+    return tick.action
+
+
+def expert_action(tick: Tick) -> Action | None:
+    """The label where an expert rides along."""
+    return tick.expert
 
 
 class EpisodeBuffer:

@@ -67,6 +67,7 @@ class SeriesTask(Task):
         return None
 
     def about(self, train: Sequence[Sample]) -> dict[str, Any]:
+        """What a model file must tell for the network to be used again."""
         return dict(self.meta)
 
     def save(self, network: SeriesNetwork, path: Path, meta: dict[str, Any]) -> None:

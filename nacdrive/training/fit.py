@@ -140,6 +140,7 @@ class Fitting:
         self.began = time.perf_counter() - self.progress.seconds
 
     def run(self, on_step: Callable[[FitUpdate], None]) -> FitResult:
+        """Train to the end; the network then holds the best weights."""
         try:
             if not self.path.exists():
                 self.save()
@@ -282,6 +283,7 @@ class Fitting:
         write_tensor_file(self.path, KIND, VERSION, content)
 
     def load(self) -> None:
+        """Go on where the checkpoint stands."""
         content = read_tensor_file(self.path, KIND, VERSION, device=self.device, advice=ADVICE)
         try:
             self.network.load_state_dict(content["network"])

@@ -69,6 +69,7 @@ class Memory(nn.Module):
         self.eval()
 
     def train(self, mode: bool = True) -> Memory:
+        """Nothing changes; see the class."""
         super().train(False)
         for part in self.modules():
             # They have no dropout, and cuDNN gives no gradients in evaluation mode.
