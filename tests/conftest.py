@@ -37,6 +37,7 @@ for threads in ("OMP_NUM_THREADS", "OPENCV_FOR_THREADS_NUM"):
 DRIVING = (
     "gymnasium.envs.box2d.car_racing",
     "nacdrive.envs.udacity_track.env",
+    "nacdrive.nac.kernels.numba.compiled",
     "nacdrive.rollout.evaluate",
     "nacdrive.rollout.record",
 )

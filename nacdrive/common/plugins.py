@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Iterator
 from functools import lru_cache
-from importlib.metadata import EntryPoints, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, distributions
 from typing import Any, Generic, TypeVar, cast
 
 from nacdrive.common.errors import UserError, unknown_name
@@ -55,14 +55,24 @@ def check_trusted(file: object, *contents: Any) -> None:
 
 
 def installed_entries(group: str) -> EntryPoints:
-    """What installed packages declare for a group; read anew only after a folder of the path has changed."""
-    folders = (os.path.abspath(folder) for folder in sys.path)
-    return _read_entries(group, tuple((x, os.path.getmtime(x) if os.path.exists(x) else None) for x in folders))
+    """What installed packages declare for a group, of each package the first on the path."""
+    entries: dict[tuple[str, str], EntryPoint] = {}
+    for folder in filter(os.path.exists, map(os.path.abspath, sys.path)):
+        for package, entry in _declared(folder, os.path.getmtime(folder)):
+            if entry.group == group:
+                entries.setdefault((package, entry.name), entry)
+    return EntryPoints(entries.values())
 
 
-@lru_cache(maxsize=16)
-def _read_entries(group: str, _folders: tuple[tuple[str, float | None], ...]) -> EntryPoints:
-    return entry_points(group=group)
+@lru_cache(maxsize=64)
+def _declared(folder: str, _changed: float) -> list[tuple[str, EntryPoint]]:
+    """What the packages of a folder declare for any group; read anew only after the folder has changed."""
+    return [
+        (package.name, entry)
+        for package in distributions(path=[folder])
+        for entry in package.entry_points
+        if entry.group.startswith("nacdrive.")
+    ]
 
 
 def is_reference(text: str) -> bool:
