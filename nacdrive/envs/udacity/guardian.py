@@ -9,11 +9,11 @@ then keeps the connection: if the driving process comes back, it is closed, and 
 from __future__ import annotations
 
 import json
+import os
 import re
 import select
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -62,10 +62,14 @@ class Guardian:
         self._start()
 
     def _start(self) -> None:
+        # Not where this file is the guardian, which begins sooner without; nor has its file to be compiled for it.
+        import subprocess
+
         ours, its = socket.socketpair()
+        begin = "import sys; sys.path.append(sys.argv[2]); from guardian import main; main(int(sys.argv[1]))"
         # A session of its own: what ends or stops all that a terminal runs does not reach it.
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", __file__, str(its.fileno())],
+            [sys.executable, "-I", "-S", "-c", begin, str(its.fileno()), os.path.dirname(__file__)],
             pass_fds=[its.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -247,7 +251,3 @@ def main(descriptor: int) -> None:
                 done = True
             if done and (gone_s is not None or not silent):
                 cars.pop(key).close()
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))
