@@ -18,6 +18,13 @@ class Lines(list[str]):
         return any(words in line for line in self)
 
 
+@pytest.fixture(scope="module")
+def lasting() -> Iterator[Loop]:
+    """An environment on a free port that is driven as long as a module's tests last: for those that leave it so."""
+    with drive(UdacityEnv(port=0), steer_by_speed) as loop:
+        yield loop
+
+
 @pytest.fixture
 def stack() -> Iterator[ExitStack]:
     with ExitStack() as opened:

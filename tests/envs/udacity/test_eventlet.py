@@ -15,7 +15,7 @@ SCRIPT = """
 import sys, time
 from contextlib import ExitStack
 import socketio
-from tests.helpers.udacity_simulators import PICTURE, Simulator, until
+from tests.helpers.udacity_simulators import PICTURE, Simulator, jpeg, until
 from nacdrive.common.action import Action
 from nacdrive.envs.udacity import UdacityEnv
 from tests.helpers.udacity_loop import drive
@@ -29,6 +29,7 @@ with ExitStack() as stack:
     env = UdacityEnv(port=0, engine="eventlet", on_event=lines.append)
     stack.enter_context(drive(env, decide))
     car = stack.enter_context(Simulator(env.port))
+    car.picture = jpeg(detailed=True)
     car.speed_mph = 20.0
     assert car.drives() and car.commands[-1] == (0.25, 0.5)
     for transports in (["polling", "websocket"], ["websocket"]):

@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from io import BytesIO
@@ -22,12 +22,13 @@ import socketio
 from PIL import Image
 
 from nacdrive.common.action import Action
-from nacdrive.envs.udacity import protocol
+from nacdrive.envs.udacity import UdacityEnv, protocol
 from nacdrive.envs.udacity.protocol import LARGEST_MESSAGE, MOST_SESSIONS, MOST_UNSENT, STRANGERS_MESSAGE
 from nacdrive.envs.udacity.telemetry import BadTelemetryError, picture
 from nacdrive.extras.simulator.client import PATH
 from nacdrive.extras.simulator.websocket_sharp import CONTINUATION, TEXT, WebSocketSharp
-from tests.helpers.udacity_simulators import PICTURE, Simulator, jpeg, until
+from tests.helpers.udacity_loop import drive
+from tests.helpers.udacity_simulators import PICTURE, Simulator, jpeg, steer_by_speed, until
 
 HANDSHAKE = (
     "GET /socket.io/?EIO=4&transport=websocket HTTP/1.1\r\nHost: {host}\r\n{more}Upgrade: websocket\r\n"
@@ -109,10 +110,17 @@ def test_messages_that_wait_to_be_handled_are_bounded() -> None:
         ("localhost:{port}", "Sec-Fetch-Site: cross-site\r\n", 403),
     ],
 )
-def test_only_programs_and_pages_of_this_machine_get_in(driven, host: str, more: str, status: int) -> None:
-    port = driven().env.port
+def test_only_programs_and_pages_of_this_machine_get_in(lasting, host: str, more: str, status: int) -> None:
+    port = lasting.env.port
     request = HANDSHAKE.format(host=host, more=more).replace("{port}", str(port))
     assert f" {status} " in answer_to(port, request)
+
+
+@pytest.fixture(scope="module")
+def open_port() -> Iterator[int]:
+    """A port of an environment that serves other machines too."""
+    with drive(UdacityEnv(host="0.0.0.0", port=0), steer_by_speed) as loop:
+        yield loop.env.port
 
 
 @pytest.mark.parametrize(
@@ -125,16 +133,19 @@ def test_only_programs_and_pages_of_this_machine_get_in(driven, host: str, more:
         ("127.0.0.1.nip.io:{port}", "Origin: http://127.0.0.1.nip.io:{port}\r\n", 403),
     ],
 )
-def test_pages_whose_name_points_here_stay_out_of_an_open_port_too(driven, host: str, more: str, status: int) -> None:
-    port = driven(host="0.0.0.0").env.port
-    request = HANDSHAKE.format(host=host, more=more).replace("{port}", str(port))
-    assert f" {status} " in answer_to(port, request)
+def test_pages_whose_name_points_here_stay_out_of_an_open_port_too(
+    open_port: int, host: str, more: str, status: int
+) -> None:
+    request = HANDSHAKE.format(host=host, more=more).replace("{port}", str(open_port))
+    assert f" {status} " in answer_to(open_port, request)
 
 
-def test_strangers_cannot_take_the_simulators_place(driven, simulator, lines, capfd) -> None:
+def test_strangers_cannot_take_the_simulators_place(driven, simulator, lines, capfd, monkeypatch) -> None:
     loop = driven()
     port = loop.env.port
-    for _ in range(MOST_SESSIONS + 20):
+    most = MOST_SESSIONS // 4
+    monkeypatch.setattr(protocol, "MOST_SESSIONS", most)
+    for _ in range(most + 20):
         assert " 200 " in answer_to(port, "GET /socket.io/?EIO=4&transport=polling HTTP/1.1\r\nHost: localhost\r\n\r\n")
     car = simulator(loop)
     assert car.drives()
@@ -175,24 +186,30 @@ def test_other_sites_neither_poll_nor_read_the_landing_page(driven) -> None:
     urllib.request.urlopen(urllib.request.Request(f"{address}/", headers=followed), timeout=120).close()
 
 
-@pytest.mark.parametrize(
-    "said",
-    [[], ["2"], [report(image="%%%")], [report(speed="fast")], ['42["telemetry",{}]'], ['42["telemetry",null]']],
-    ids=["silent", "ping", "no picture", "no speed", "empty", "manual"],
-)
-def test_who_has_reported_nothing_sound_takes_over_from_nobody(driven, simulator, said: list[str]) -> None:
+UNSOUND = {
+    "silent": [],
+    "ping": ["2"],
+    "no picture": [report(image="%%%")],
+    "no speed": [report(speed="fast")],
+    "empty": ['42["telemetry",{}]'],
+    "manual": ['42["telemetry",null]'],
+}
+
+
+def test_who_has_reported_nothing_sound_takes_over_from_nobody(driven, simulator) -> None:
     loop = driven()
     car = simulator(loop)
     car.speed_mph = 20.0
     assert car.drives()
-    link = WebSocketSharp("127.0.0.1", loop.env.port, PATH)
-    for text in said:
-        for _ in range(3):
-            link.send(text)
-    assert car.drives(30) and not loop.endings
-    # A busy machine may keep its pictures waiting, and it is braked meanwhile; one that is not driven stays braked.
-    assert until(lambda: car.commands[-1][1] > 0)
-    link.abort()
+    for kind, said in UNSOUND.items():
+        link = WebSocketSharp("127.0.0.1", loop.env.port, PATH)
+        for text in said:
+            for _ in range(3):
+                link.send(text)
+        assert car.drives(15) and not loop.endings, kind
+        # A busy machine may keep its pictures waiting, and it is braked meanwhile; one that is not driven stays braked.
+        assert until(lambda: car.commands[-1][1] > 0), kind
+        link.abort()
 
 
 def test_connections_that_have_ended_leave_no_threads(driven, simulator) -> None:
@@ -223,14 +240,16 @@ def test_a_client_is_still_asked_for_a_sign_of_life(driven) -> None:
     link.abort()
 
 
-def test_one_that_reads_no_answers_is_disconnected(driven, simulator, lines) -> None:
+def test_one_that_reads_no_answers_is_disconnected(driven, simulator, lines, monkeypatch) -> None:
+    most = MOST_UNSENT // 10
+    monkeypatch.setattr(protocol, "MOST_UNSENT", most)
     loop = driven()
     car = simulator(loop)
     assert car.drives()
     link = WebSocketSharp("127.0.0.1", loop.env.port, PATH)
     link.send("40")
     with suppress(OSError):
-        for number in range(400 * MOST_UNSENT):
+        for number in range(4000 * most):
             link.send(f'42{number}["status",{{}}]')
             if lines.told("does not read"):
                 break

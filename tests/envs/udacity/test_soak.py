@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import gc
 import os
-import subprocess
-import sys
 import threading
 import time
 from contextlib import suppress
+from multiprocessing import Pipe, get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 import socketio
 
+from nacdrive.envs.udacity import UdacityEnv
 from nacdrive.extras.simulator.client import PATH
 from nacdrive.extras.simulator.websocket_sharp import CONTINUATION, TEXT, WebSocketSharp
-from tests.helpers.udacity_simulators import Simulator, steer_by_speed, until
+from tests.helpers.udacity_loop import drive
+from tests.helpers.udacity_simulators import Simulator, jpeg, steer_by_speed, until
 
 
 @pytest.mark.parametrize("seconds", [3, pytest.param(600, marks=pytest.mark.soak)])
 def test_nobody_is_dropped(driven, seconds: int) -> None:
     server = driven(steer_by_speed).env
     with (
-        Simulator(server.port, "de-DE", frame_s=0.02) as car,
+        Simulator(server.port, "de-DE") as car,
         socketio.SimpleClient() as polling,
         socketio.SimpleClient() as direct,
     ):
@@ -98,30 +100,25 @@ def attack(port: int, ending: threading.Event, number: int) -> None:
             link.abort()
 
 
-SERVER = """
-import sys
-from nacdrive.envs.udacity import UdacityEnv
-from tests.helpers.udacity_loop import drive
-from tests.helpers.udacity_simulators import steer_by_speed
-with drive(UdacityEnv(port=0), steer_by_speed) as loop:
-    print(loop.env.port, flush=True)
-    sys.stdin.read()
-"""
+def serve(parent: Connection) -> None:
+    """Drive until ``parent`` closes its end."""
+    with drive(UdacityEnv(port=0), steer_by_speed) as loop:
+        parent.send(loop.env.port)
+        with suppress(EOFError):
+            parent.recv()
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="counts with /proc")
 @pytest.mark.parametrize("seconds", [2, pytest.param(600, marks=pytest.mark.soak)])
 def test_a_car_is_driven_under_attack(seconds: int) -> None:
-    server = subprocess.Popen(
-        [sys.executable, "-c", SERVER],
-        cwd=Path(__file__).parents[3],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert server.stdin is not None and server.stdout is not None
-    port = int(server.stdout.readline())
-    with Simulator(port, frame_s=0.02) as car:
+    ours, its = Pipe()
+    server = get_context("forkserver").Process(target=serve, args=(its,))
+    server.start()
+    its.close()
+    port = ours.recv()
+    assert server.pid is not None
+    with Simulator(port) as car:
+        car.picture = jpeg(detailed=True)
         assert car.drives()
         before = memory_kb(server.pid)
         ending = threading.Event()
@@ -140,8 +137,9 @@ def test_a_car_is_driven_under_attack(seconds: int) -> None:
         for attacker in attackers:
             attacker.join()
         assert car.drives() and car.client.connections == 1
-    server.stdin.close()
-    assert server.wait(120) == 0
+    ours.close()
+    server.join(120)
+    assert server.exitcode == 0
     print(f"{seconds} s: {len(gaps)} looks, longest gap {max(gaps):.3f} s, +{most} kB")
     # Attackers and simulator share this process's lock: a short look on a busy machine says little about its tail.
     assert max(gaps) < 2.0

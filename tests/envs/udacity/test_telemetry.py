@@ -71,7 +71,7 @@ def test_another_simulator_is_told(changed: dict[str, object]) -> None:
     ("image", "words"),
     [
         (base64.b64encode(jpeg(640, 320)).decode(), "640 x 320"),
-        (base64.b64encode(PICTURE[:-4000]).decode(), "decoded"),
+        (base64.b64encode(PICTURE[: len(PICTURE) // 2]).decode(), "decoded"),
         ("not base64!", "decoded"),
         ("", "decoded"),
         ("A" * 5_000_000, "5.0 MB"),
