@@ -60,19 +60,25 @@ def policy(folder: Path) -> Path:
     )
 
 
+LINES = [
+    "drive --model best.pt --headless",
+    "eval --model best.pt --episodes 1 --out e",
+    "export best.pt --to c --out e.c",
+    "export best.pt --to onnx --out e.onnx",
+    f"share {SAMPLE} --model best.pt --out e.html",
+    "arena --models best.pt best.pt --headless --out e",
+    "explain wiring --model best.pt --out e.png",
+]
+
+
 @pytest.mark.parametrize(
-    "line",
+    ("line", "ending"),
     [
-        "drive --model best.pt --headless",
-        "eval --model best.pt --episodes 1 --out e",
-        "export best.pt --to c --out e.c",
-        "export best.pt --to onnx --out e.onnx",
-        f"share {SAMPLE} --model best.pt --out e.html",
-        "arena --models best.pt best.pt --headless --out e",
-        "explain wiring --model best.pt --out e.png",
+        *((line, "pt") for line in LINES),
+        (LINES[2], "safetensors"),
+        *(pytest.param(line, "safetensors", marks=pytest.mark.nightly) for line in LINES if line != LINES[2]),
     ],
 )
-@pytest.mark.parametrize("ending", ["pt", "safetensors"])
 def test_no_verb_imports_what_a_model_file_names(policy: Path, folder: Path, line: str, ending: str) -> None:
     if ending != "pt":
         content = read_tensor_file(policy, files.KIND, 1)

@@ -46,8 +46,8 @@ def importing(out: Path, overwrite: bool) -> Callable[[], object]:
         pytest.param("merge", True, "kill", 1, marks=pytest.mark.nightly),
         pytest.param("merge", True, "full", 1, marks=pytest.mark.nightly),
         pytest.param("import", False, "kill", 1, marks=pytest.mark.nightly),
-        ("merge", True, "full", 6),
-        ("import", True, "kill", 6),
+        ("merge", True, "full", 11),
+        ("import", True, "kill", 9),
     ],
 )
 def test_at_every_change_of_files(tmp_path: Path, job: str, old: bool, fault: str, stride: int) -> None:
@@ -85,7 +85,7 @@ def test_at_every_change_of_files(tmp_path: Path, job: str, old: bool, fault: st
     [
         pytest.param("kill", 1, marks=pytest.mark.nightly),
         pytest.param("full", 1, marks=pytest.mark.nightly),
-        ("kill", 6),
+        ("kill", 9),
     ],
 )
 def test_a_recording_that_is_driven_anew_goes_when_an_episode_is_whole(tmp_path: Path, fault: str, stride: int) -> None:
@@ -139,7 +139,7 @@ def test_an_episode_of_the_users_own_is_kept(tmp_path: Path) -> None:
     [
         pytest.param("kill", 1, marks=pytest.mark.nightly),
         pytest.param("full", 1, marks=pytest.mark.nightly),
-        ("kill", 3),
+        ("kill", 5),
     ],
 )
 def test_a_data_set_for_others_is_whole_or_absent(tmp_path: Path, fault: str, stride: int) -> None:

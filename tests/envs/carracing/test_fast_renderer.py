@@ -20,7 +20,7 @@ from nacdrive.models.agents.view import View
 def pairs() -> list[tuple[float, np.ndarray, np.ndarray]]:
     """(time, official, fast) frames of the same two laps, driven well; the second is left in its zoom."""
     found = []
-    for seed, steps in ((1_000_001, 120), (1_000_002, 40)):
+    for seed, steps in ((1_000_001, 80), (1_000_002, 24)):
         official, fast = make_carracing(), make_carracing(renderer="fast")
         frame, info = official.reset(seed=seed)
         other, _ = fast.reset(seed=seed)
@@ -69,7 +69,7 @@ def triples() -> list[tuple[float, np.ndarray, np.ndarray, np.ndarray, np.ndarra
         world.reset(seed=1_000_004)
     driver, found, choice = PurePursuit(), [], 0
     driver.reset(colour)
-    for frame in range(240):
+    for frame in range(160):
         if frame % 4 == 0:
             choice = driver.act().choice or 0
         for world in (colour, grey):

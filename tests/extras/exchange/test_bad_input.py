@@ -417,12 +417,13 @@ def test_an_export_replaces_only_its_own(tmp_path, name):
     assert (tmp_path / "out" / "mine.txt").exists()
 
 
+@pytest.mark.parametrize("times", [12, pytest.param(60, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", ["lerobot", "minari"])
-def test_random_damage_ends_in_a_recording_or_in_one_sentence(request, name):
+def test_random_damage_ends_in_a_recording_or_in_one_sentence(request, name, times):
     folder = request.getfixturevalue(name)
     files = [path for path in sorted(folder.rglob("*.*")) if path.is_file() and path.name[0] != "."]
     noise = random.Random(5)
-    for _ in range(25):
+    for _ in range(times):
         path = noise.choice(files)
         whole = path.read_bytes()
         data = bytearray(whole)
