@@ -8,6 +8,7 @@ slips: full torque takes a second from rest.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from panda3d import bullet
@@ -57,7 +58,9 @@ class Car:
     """One car in one Bullet world."""
 
     def __init__(self, track: Track) -> None:
-        self.ground = ground(track)
+        self.ground = bullet.BulletRigidBodyNode("ground")
+        self.ground.add_shape(ground(track))
+        self.ground.set_friction(0.8)
         self.path = NodePath(bullet.BulletRigidBodyNode("car"))
         self.body: bullet.BulletRigidBodyNode = self.path.node()
         self.body.set_mass(MASS)
@@ -210,8 +213,9 @@ class Car:
             self.body.set_linear_velocity(Vec3(cos * v.x - sin * v.y, sin * v.x + cos * v.y, v.z))
 
 
-def ground(track: Track) -> bullet.BulletRigidBodyNode:
-    """The road and the land as one body that does not move."""
+@lru_cache(maxsize=4)
+def ground(track: Track) -> bullet.BulletTriangleMeshShape:
+    """The road and the land as one shape that does not move, for all cars on it."""
     shape = terrain_of(track)
     east, north = np.meshgrid(shape.east, shape.north)
     grid = np.stack([east, north, shape.height], axis=2)
@@ -220,7 +224,4 @@ def ground(track: Track) -> bullet.BulletRigidBodyNode:
     mesh = bullet.BulletTriangleMesh()
     for quads in (surface(track), flat):
         mesh.add_geom(geometry(quads))
-    body = bullet.BulletRigidBodyNode("ground")
-    body.add_shape(bullet.BulletTriangleMeshShape(mesh, dynamic=False))
-    body.set_friction(0.8)
-    return body
+    return bullet.BulletTriangleMeshShape(mesh, dynamic=False)
