@@ -42,7 +42,7 @@ def test_python_clients_are_served_beside_a_simulator(driven, simulator, lines, 
     with socketio.SimpleClient() as client:
         client.connect(f"http://127.0.0.1:{server.env.port}", transports=transports)
         client.client.on("disconnect", lambda *_: gone.append(1))
-        for _ in range(30):
+        for _ in range(10):
             assert client.call("status", timeout=120)["simulator"] is True
         assert client.transport == ("polling" if transports == ["polling"] else "websocket")
         assert not gone

@@ -45,6 +45,7 @@ def drive_until(drive: UdacitySimulator, metres: float, longest_s: float = 120) 
 @pytest.mark.parametrize("culture", daily(["en-US", "de-DE"], ["de-DE"]))
 def test_a_server_drives_it_through_the_wire(env: UdacityTrackEnv, culture: str) -> None:
     driver, seen, lines = PurePursuit(), [], []
+    env.place(60.0, speed=8.0)
     driver.reset(env)
 
     def decide(frame: NDArray[np.uint8], t_s: float, speed_mps: float) -> Action:
