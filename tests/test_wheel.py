@@ -6,7 +6,6 @@ are declared is a test of its own.
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 import os
@@ -192,20 +191,17 @@ def test_the_page_is_served_from_the_wheel(installed: Path, tmp_path: Path) -> N
 installed_packages = cache(packages_distributions)
 
 
+IMPORT = re.compile(r"^[ \t]*(?:from (\w[\w.]*) import |import (\w[\w., ]*)(?:#.*)?$)", re.MULTILINE)
+
+
 @cache
 def third_party() -> dict[str, str]:
     """Names of packages that ``nacdrive/`` imports from elsewhere, and a file that does."""
     users: dict[str, str] = {}
     for path in sorted((ROOT / "nacdrive").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                modules = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                modules = [node.module]
-            else:
-                continue
-            for module in modules:
-                users.setdefault(module.split(".")[0], str(path.relative_to(ROOT)))
+        for module, modules in IMPORT.findall(path.read_text(encoding="utf-8")):
+            for name in [module] if module else modules.split(","):
+                users.setdefault(name.strip().partition(" ")[0].partition(".")[0], str(path.relative_to(ROOT)))
     return {name: file for name, file in users.items() if name not in sys.stdlib_module_names and name != "nacdrive"}
 
 

@@ -10,6 +10,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -45,6 +46,7 @@ def numeric(kind: Any) -> bool:
     return any(part in str(kind) for part in ("int", "float")) and "Literal" not in str(kind)
 
 
+@cache
 def options(config_class: type) -> dict[str, Any]:
     """Options and their types, those of configs within a config too."""
     hints = get_type_hints(config_class)

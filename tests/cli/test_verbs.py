@@ -139,7 +139,7 @@ def test_drive_from_any_folder_with_video(
 ) -> None:
     little(here / "good.pt")
     line = "drive --model good.pt --expert geometric --renderer fast --headless --video out/lap.mp4 --noise 0.05"
-    assert call(monkeypatch, f"{line} --max-frames 160") == 0
+    assert call(monkeypatch, f"{line} --max-frames 48") == 0
     printed = capsys.readouterr().out
     assert "track 4000000: return" in printed and "as the expert in" in printed and "video: out/lap.mp4" in printed
     assert (here / "out" / "lap.mp4").stat().st_size > 10_000

@@ -89,7 +89,7 @@ def test_time_features_are_hidden_too_where_a_task_has_some() -> None:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A layer that feels time, and one that feels none."""
     folder = tmp_path_factory.mktemp("run")
-    name, size = "synthetic-since", Size(1, 200, 60)
+    name, size = "synthetic-since", Size(1, 200, 24)
     with (folder / "results.jsonl").open("w") as file:
         for model in ("contiformer-linear", "gru"):
             cell = Cell(name, (name,), model, 0, 1, "sequence", size, 0, "cpu", {}, folder)
