@@ -14,7 +14,7 @@ from nacdrive.rollout.record_config import RecordConfig
 @pytest.fixture(scope="module")
 def drives():
     """One on each fixed track."""
-    expert = EpisodeDriver(RecordConfig(env="udacity-track", max_frames=300, sides=False))
+    expert = EpisodeDriver(RecordConfig(env="udacity-track", max_frames=160, sides=False))
     return [expert.record(POLICY_TEST.start + 500 + k) for k in range(2)]
 
 

@@ -21,7 +21,7 @@ torch.set_num_threads(1)
 TASK = load_driving_task("imitation")
 
 
-def record(folder, *, size=(40, 56), kind="choices", episodes=4, steps=24, source="my_env:make", start=0):
+def record(folder, *, size=(16, 20), kind="choices", episodes=4, steps=24, source="my_env:make", start=0):
     """Episodes in which the colour of the picture tells what the expert does."""
     writer = RecordingWriter(folder, source=source, fps=10.0, expert="rule")
     rng = np.random.default_rng(start)
@@ -49,7 +49,7 @@ def trained(folder, tmp_path, model="lstm"):
     torch.manual_seed(0)
     network = TASK.network(model, samples)
     train, valid = TASK.split(samples, 0.25, 0)
-    config = FitConfig(**{**TASK.settings, "epochs": 25, "batch_size": 2, "learning_rate": 3e-3})
+    config = FitConfig(**{**TASK.settings, "epochs": 10, "batch_size": 2, "learning_rate": 1e-2})
     (tmp_path / "fit").mkdir()
     result = fit(network, TASK, train, valid, config, tmp_path / "fit")
     TASK.save(network, tmp_path / "policy.pt", {})
@@ -59,7 +59,7 @@ def trained(folder, tmp_path, model="lstm"):
 def test_choices_are_learnt_with_the_units_that_they_were_driven_with(tmp_path):
     policy, result = trained(record(tmp_path / "r"), tmp_path)
     assert result.progress.best_measure < 0.1
-    red = policy.step(np.tile(np.array([240, 30, 30], np.uint8), (40, 56, 1)), 0.0)
+    red = policy.step(np.tile(np.array([240, 30, 30], np.uint8), (16, 20, 1)), 0.0)
     assert red.choice == 1
     assert (red.steering, red.throttle) == (0.5, 0.0)
     assert red.brake == pytest.approx(0.6)
@@ -87,10 +87,10 @@ def test_continuous_control_gives_steering_and_pedal(tmp_path):
     assert policy.config.pedal
     assert result.progress.best_measure < 0.15
     policy.reset()
-    dark = policy.step(np.full((40, 56, 3), 20, np.uint8), 0.0)
+    dark = policy.step(np.full((16, 20, 3), 20, np.uint8), 0.0)
     assert dark.throttle > 0.5 and dark.brake == 0.0 and abs(dark.steering) < 0.2
     policy.reset()
-    red = policy.step(np.tile(np.array([240, 30, 30], np.uint8), (40, 56, 1)), 0.0)
+    red = policy.step(np.tile(np.array([240, 30, 30], np.uint8), (16, 20, 1)), 0.0)
     assert red.brake > 0.35 and red.throttle == 0.0 and red.steering > 0.3
 
 

@@ -30,7 +30,7 @@ def make_samples(count=6, steps=40, seed=0):
     for i in range(count):
         target = torch.randint(5, (steps,), generator=generator)
         colour = torch.tensor([[0, 0, 0], [250, 0, 0], [0, 250, 0], [0, 0, 250], [250, 250, 250]])[target]
-        frames = colour[:, None, None].expand(-1, 96, 96, -1).to(torch.uint8).clone()
+        frames = colour[:, None, None].expand(-1, 24, 24, -1).to(torch.uint8).clone()
         teacher = torch.nn.functional.one_hot(target, 5).float() * 4
         fields = {"frames": frames, "t": torch.arange(steps) * 0.08, "target": target, "teacher": teacher}
         samples.append(Sample(f"episode-{i}", fields))
