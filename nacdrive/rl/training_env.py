@@ -170,3 +170,40 @@ def action_space(env: DrivingEnv) -> spaces.Space[Any]:
         return spaces.Discrete(len(env.actions))
     numbers = env.action_space.shape or (1,)
     return spaces.Box(-1, 1, (min(2, numbers[0]),), dtype=np.float32)
+
+
+_laps: list[TrainingEnv | DrivingTrainingEnv] = []
+
+
+def make_envs(seed: int, indices: range, options: dict[str, Any]) -> None:
+    """In a worker: make its share of the environments; those of ``options["env"]``, or CarRacing as it is shaped."""
+    kind: Any = DrivingTrainingEnv if "env" in options else TrainingEnv
+    _laps[:] = [kind(seed, index, **options) for index in indices]
+
+
+def answer(order: tuple[str, Any]) -> Any:
+    """In a worker: carry out one order on its share of the environments.
+
+    ``step``, ``reset`` and ``restore`` give the observations uint8 [envs, 4, 48, 48], ``step`` with a pair (reward,
+    info) per environment; ``state`` gives the states.
+    """
+    verb, value = order
+    if verb == "step":
+        stacks, led_to = [], []
+        for lap, action in zip(_laps, value, strict=True):
+            stack, reward, terminated, truncated, info = lap.step(action)
+            if "episode" in info:
+                info |= {"terminal_observation": stack.copy(), "TimeLimit.truncated": truncated and not terminated}
+                stack = lap.reset()
+            stacks.append(stack)
+            led_to.append((reward, info))
+        return np.stack(stacks), led_to
+    if verb == "reset":
+        return np.stack([lap.reset() for lap in _laps])
+    if verb == "restore":
+        return np.stack([lap.restore(state) for lap, state in zip(_laps, value, strict=True)])
+    if verb == "shape":
+        for lap in _laps:
+            lap.shaping = value
+        return None
+    return [lap.state() for lap in _laps]

@@ -13,47 +13,11 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnv
 from nacdrive.common.parallel import Actors
 from nacdrive.models.agents.view import SIDE, STACK
 from nacdrive.rl.config import Shaping
-from nacdrive.rl.training_env import DrivingTrainingEnv, TrainingEnv
+from nacdrive.rl.training_env import answer, make_envs
 
 OBSERVATIONS = spaces.Box(0, 255, (STACK, SIDE, SIDE), dtype=np.uint8)
 DISCRETE = spaces.Discrete(5)
 CONTINUOUS = spaces.Box(-1, 1, (2,), dtype=np.float32)
-
-_laps: list[TrainingEnv | DrivingTrainingEnv] = []
-
-
-def make_envs(seed: int, indices: range, options: dict[str, Any]) -> None:
-    """In a worker: make its share of the environments; those of ``options["env"]``, or CarRacing as it is shaped."""
-    kind: Any = DrivingTrainingEnv if "env" in options else TrainingEnv
-    _laps[:] = [kind(seed, index, **options) for index in indices]
-
-
-def answer(order: tuple[str, Any]) -> Any:
-    """In a worker: carry out one order on its share of the environments.
-
-    ``step``, ``reset`` and ``restore`` give the observations uint8 [envs, 4, 48, 48], ``step`` with a pair (reward,
-    info) per environment; ``state`` gives the states.
-    """
-    verb, value = order
-    if verb == "step":
-        stacks, led_to = [], []
-        for lap, action in zip(_laps, value, strict=True):
-            stack, reward, terminated, truncated, info = lap.step(action)
-            if "episode" in info:
-                info |= {"terminal_observation": stack.copy(), "TimeLimit.truncated": truncated and not terminated}
-                stack = lap.reset()
-            stacks.append(stack)
-            led_to.append((reward, info))
-        return np.stack(stacks), led_to
-    if verb == "reset":
-        return np.stack([lap.reset() for lap in _laps])
-    if verb == "restore":
-        return np.stack([lap.restore(state) for lap, state in zip(_laps, value, strict=True)])
-    if verb == "shape":
-        for lap in _laps:
-            lap.shaping = value
-        return None
-    return [lap.state() for lap in _laps]
 
 
 class ParallelVecEnv(VecEnv):

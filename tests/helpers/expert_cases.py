@@ -16,5 +16,6 @@ def tiny(**changes: object) -> PpoConfig:
         "eval_episodes": 1,
         "checkpoint_every_s": 0.0,
         "seed": 3,
+        "workers": 2,
     }
     return PpoConfig(**(small | changes))  # type: ignore[arg-type]

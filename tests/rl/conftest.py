@@ -14,7 +14,7 @@ from nacdrive.envs.carracing.env import make_carracing
 @pytest.fixture(scope="module", autouse=True)
 def short_laps() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nacdrive.rl.train.make_carracing", partial(make_carracing, max_frames=80))
+        patch.setattr("nacdrive.rl.train.make_carracing", partial(make_carracing, max_frames=40))
         yield
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -96,11 +98,18 @@ class StoppedError(Exception):
     pass
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[ImitateConfig], Path]:
+    """The best agent of a run that nothing stopped, one for each config."""
+    return cache(lambda tiny: imitate(tiny, tmp_path_factory.mktemp("whole") / "run"))
+
+
 @pytest.mark.parametrize(
     "tiny", [pytest.param(TINY, id="stack", marks=pytest.mark.nightly), pytest.param(FORGETFUL, id="memory")]
 )
-def test_a_stopped_run_goes_on_to_the_same_agent(tmp_path: Path, tiny: ImitateConfig) -> None:
-    whole = imitate(tiny, tmp_path / "whole")
+def test_a_stopped_run_goes_on_to_the_same_agent(
+    tmp_path: Path, whole: Callable[[ImitateConfig], Path], tiny: ImitateConfig
+) -> None:
 
     def stop(progress: Progress) -> None:
         raise StoppedError
@@ -112,7 +121,7 @@ def test_a_stopped_run_goes_on_to_the_same_agent(tmp_path: Path, tiny: ImitateCo
     def last(out: Path) -> Any:
         return load_expert(out.parent / "last.pt", discrete_only=False).net.state_dict()
 
-    first, second = last(whole), last(best)
+    first, second = last(whole(tiny)), last(best)
     assert all(torch.equal(first[name], second[name]) for name in first)
     lines = [json.loads(line) for line in (tmp_path / "parts" / "log.jsonl").read_text().splitlines()]
     assert [line["steps"] for line in lines] == [2, 4, 5]
@@ -244,9 +253,8 @@ def test_drives_may_begin_beside_the_road(tmp_path: Path) -> None:
     assert dark[:8].max() > 0.4 and dark.min() < 0.1 and len(drive.t) > 60
 
 
-def test_an_agent_with_a_memory_drives_like_any_other(tmp_path: Path) -> None:
-    best = imitate(FORGETFUL, tmp_path / "run")
-    agent = load_expert(best, discrete_only=False)
+def test_an_agent_with_a_memory_drives_like_any_other(whole: Callable[[ImitateConfig], Path]) -> None:
+    agent = load_expert(whole(FORGETFUL), discrete_only=False)
     assert agent.continuous and not agent.instruments and agent.net.memory.spec.gap_s == pytest.approx(0.08)
     env = make_carracing(renderer="fast", repeat=4, max_frames=40, continuous=True)
     try:

@@ -39,7 +39,7 @@ def stacks(count: int) -> np.ndarray:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run") / "run"
-    train(tiny(timesteps=256), folder)
+    train(tiny(timesteps=128), folder)
     return folder
 
 

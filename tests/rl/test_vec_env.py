@@ -25,7 +25,7 @@ def test_number_of_processes_changes_nothing() -> None:
     results = []
     for workers in (1, 3):
         laps = ParallelVecEnv(3, workers, seed=4)
-        results.append(drive(laps, 40))
+        results.append(drive(laps, 12))
         laps.close()
     for one, other in zip(*results, strict=True):
         np.testing.assert_array_equal(one, other)

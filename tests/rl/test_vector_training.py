@@ -30,14 +30,14 @@ def four(mode: str = "sync", vector_kwargs: dict[str, Any] | None = None, **opti
 
 
 def test_stable_baselines_own_ppo_learns_in_it() -> None:
-    envs = VecMonitor(GymVecEnv(four(vector_kwargs=SAME, max_frames=80)))
-    learner = PPO("CnnPolicy", envs, n_steps=32, batch_size=64, n_epochs=1, seed=0, device="cpu")
+    envs = VecMonitor(GymVecEnv(four(vector_kwargs=SAME, max_frames=20)))
+    learner = PPO("CnnPolicy", envs, n_steps=16, batch_size=32, n_epochs=1, seed=0, device="cpu")
     before = [parameter.clone() for parameter in learner.policy.parameters()]
-    learner.learn(256)
-    assert learner.num_timesteps == 256
+    learner.learn(64)
+    assert learner.num_timesteps == 64
     assert any((now != was).any() for now, was in zip(learner.policy.parameters(), before, strict=True))
-    # 80 frames are 20 decisions: every environment has ended 3 times.
-    assert len(learner.ep_info_buffer) == 12 and all(episode["l"] == 20 for episode in learner.ep_info_buffer)
+    # 20 frames are 5 decisions: every environment has ended 3 times.
+    assert len(learner.ep_info_buffer) == 12 and all(episode["l"] == 5 for episode in learner.ep_info_buffer)
     envs.close()
 
 
@@ -64,7 +64,7 @@ def test_the_adapter_tells_ends_as_stable_baselines_wants_them() -> None:
 def test_processes_with_shared_memory_give_the_same() -> None:
     made = partial(gymnasium.make_vec, "nacdrive/UdacityTrack-v0", num_envs=2, vector_kwargs=SAME, track="random")
     for make, action, steps in (
-        (lambda mode: four(mode, SAME, max_frames=40), np.array([3, 1, 2, 3]), 12),
+        (lambda mode: four(mode, SAME, max_frames=20), np.array([3, 1, 2, 3]), 7),
         (lambda mode: made(vectorization_mode=mode, slow_cars=3), np.full((2, 2), 0.6, dtype=np.float32), 3),
     ):
         rewards = []

@@ -80,7 +80,7 @@ def without_times(rows: list[Row]) -> list[Row]:
 def test_metrics_report_and_videos(model_file: Path, tmp_path: Path) -> None:
     jobs: list[EvalJob] = []
     ticks: list[Tick] = []
-    spec = carracing(model_file, options={**FAST, "max_frames": 120})
+    spec = carracing(model_file, options={**FAST, "max_frames": 60})
     metrics = evaluate(
         spec,
         seeds(3),
