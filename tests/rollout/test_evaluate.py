@@ -80,7 +80,7 @@ def without_times(rows: list[Row]) -> list[Row]:
 def test_metrics_report_and_videos(model_file: Path, tmp_path: Path) -> None:
     jobs: list[EvalJob] = []
     ticks: list[Tick] = []
-    spec = carracing(model_file, options={**FAST, "max_frames": 60})
+    spec = carracing(model_file, options={**FAST, "max_frames": 88})
     metrics = evaluate(
         spec,
         seeds(3),
@@ -232,7 +232,8 @@ def test_the_experts_drives_can_be_shared_among_evaluations(model_file: Path, tm
 
 
 def test_without_an_expert(model_file: Path, tmp_path: Path) -> None:
-    metrics = evaluate(carracing(model_file, expert=None), seeds(1), tmp_path, workers=0, films=False)
+    spec = carracing(model_file, expert=None, options={**FAST, "max_frames": 60})
+    metrics = evaluate(spec, seeds(1), tmp_path, workers=0, films=False)
     assert metrics["expert_return"] is None and metrics["expert_agreement"] is None
     assert "expert" not in metrics["episodes"][0]["ending"] and (tmp_path / "report.html").exists()
 
@@ -337,10 +338,13 @@ def test_an_episode_counts_from_its_last_start_and_a_long_curve_is_thinned() -> 
     with pytest.raises(ValueError, match="without a decision"):
         metrics.result()
     steps = 5 * (MOST_POINTS + 1)
+    tick = make_tick(0, circuit=False, saliency=False, events=("time is up",))
     for step in [0, 1, 2, *range(steps)]:
         info = {"t_s": 0.05 * (step + 1), "progress": step / steps, "wheels_off": 0.25, "laps": 0}
         end = {"done": True, "budget_ms": None} if step == steps - 1 else {}
-        metrics.add(make_tick(step, next_info=info, events=("time is up",), **end))
+        metrics.add(
+            dataclasses.replace(tick, step=step, t_s=0.05 * step, episode_return=step + 1.0, next_info=info, **end)
+        )
     result = metrics.result()
     assert result.late_decisions == 0, "no time passes after the last one"
     assert (result.decisions, sum(metrics.actions)) == (steps, steps)
