@@ -15,11 +15,22 @@ import pytest
 
 from nacdrive.cli.main import main
 from nacdrive.common.paths import shipped
+from tests.helpers.episodes import begin, make_episode
 from tests.helpers.nightly import daily
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = shipped("recordings") / "carracing-sample"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def short_recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a verb that is refused read before."""
+    folder = tmp_path_factory.mktemp("short") / "recording"
+    writer = begin(folder)
+    for seed in (3_000_000, 3_000_001):
+        writer.add(make_episode(seed))
+    return folder
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
@@ -71,7 +82,12 @@ def test_what_cannot_be_parsed_is_one_sentence(
     ],
 )
 def test_a_path_that_cannot_be_used_is_one_sentence(
-    out: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    out: str,
+    message: str,
+    short_recording: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("file").touch()
@@ -88,9 +104,10 @@ def test_a_path_that_cannot_be_used_is_one_sentence(
             made(path, *args, **options)  # type: ignore[arg-type]
 
         monkeypatch.setattr(Path, "mkdir", mkdir)
+    short = str(short_recording)
     before = sorted(tmp_path.rglob("*"))
-    merge = ["recordings", "merge", str(SAMPLE), str(SAMPLE), "--out", out]
-    for line in (merge, ["train", "--data", str(SAMPLE), "--model", "gru", "--out", out]):
+    merge = ["recordings", "merge", short, short, "--out", out]
+    for line in (merge, ["train", "--data", short, "--model", "gru", "--out", out]):
         assert call(monkeypatch, *line) == 2
         err = capsys.readouterr().err
         assert err.startswith("nacdrive: ") and err.count("\n") == 1 and message in err, err
@@ -152,7 +169,7 @@ def test_closed_streams_are_no_trouble(closed: str) -> None:
 
 
 def test_a_folder_of_the_user_survives_a_refused_resume_and_an_overwrite(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    short_recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("d").mkdir()
@@ -160,8 +177,8 @@ def test_a_folder_of_the_user_survives_a_refused_resume_and_an_overwrite(
     for line in (
         "demo --headless --out d --episodes 0",
         "demo --headless --out d --episodes 0 --overwrite",
-        f"train --data {SAMPLE} --model gru --out d --resume",
-        f"train --data {SAMPLE} --model gru --out d --overwrite",
+        f"train --data {short_recording} --model gru --out d --resume",
+        f"train --data {short_recording} --model gru --out d --overwrite",
         "expert train --out d --resume",
         "expert train --out d --overwrite",
     ):

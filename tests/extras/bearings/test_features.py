@@ -200,6 +200,7 @@ def test_labels_and_the_time_that_follows_from_them() -> None:
     np.testing.assert_allclose(remaining_s(fpt_label(t, 20)[3:], t[3:] - 20), [10, 0])
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not REAL.is_file(), reason="needs the real recordings in ../shared/data")
 def test_a_real_bearing_wears() -> None:
     with warnings.catch_warnings():
