@@ -75,7 +75,7 @@ def test_every_frame_bears_the_experts_label_whoever_drove() -> None:
 
 @pytest.mark.parametrize(("beta", "own"), [(0.0, True), (1.0, False)])
 def test_beta_says_who_drives(beta: float, own: bool) -> None:
-    episode, policy = together(beta)
+    episode, policy = together(beta, 60)
     assert set(episode.choice) == {0} if own else (episode.choice == episode.expert_choice).all()
     assert policy.seen == len(episode), "it is asked at every frame, so that it keeps its memory"
 

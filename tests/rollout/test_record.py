@@ -266,8 +266,8 @@ def test_a_drive_depends_on_its_seed_alone_and_both_tracks_take_turns() -> None:
 
 
 def test_the_label_is_what_the_expert_would_do_not_what_the_disturbed_wheel_did() -> None:
-    disturbed = on_tracks(6.0, steering_noise=2.0).record(6)
-    calm = on_tracks(6.0, steering_noise=0.0).record(6)
+    disturbed = on_tracks(3.0, steering_noise=2.0).record(6)
+    calm = on_tracks(3.0, steering_noise=0.0).record(6)
     np.testing.assert_array_equal(calm.label, calm.steering)
     assert np.abs(disturbed.label - disturbed.steering).max() > 0.1
     assert np.abs(calm.steering).max() <= 1
@@ -379,9 +379,10 @@ def test_a_driver_of_ones_own_is_recorded_and_labelled_by_the_expert_or_by_itsel
         "    def act(self, frame, info): return to_action(3)\n"
     )
     monkeypatch.chdir(tmp_path)
-    options: dict[str, Any] = {"driver": "my_straight:Straight", "episodes": 1, "max_frames": 240, "workers": 1}
+    options: dict[str, Any] = {"driver": "my_straight:Straight", "episodes": 1, "max_frames": 40, "workers": 1}
     record_episodes(RecordConfig(out=tmp_path / "own", **options))
-    record_episodes(RecordConfig(out=tmp_path / "labelled", expert="geometric", **options))
+    longer = {**options, "max_frames": 160}
+    record_episodes(RecordConfig(out=tmp_path / "labelled", expert="geometric", **longer))
     own, labelled = (Recording.open(tmp_path / name).load(0) for name in ("own", "labelled"))
     assert own.driver == labelled.driver == "straight"
     assert set(own.choice) == set(labelled.choice) == set(own.expert_choice) == {3}

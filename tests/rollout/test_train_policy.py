@@ -183,7 +183,7 @@ def test_mistakes_about_dagger_are_found_before_the_work(
 
 def test_an_expert_of_another_pace_is_found_before_the_work(tmp_path: Path) -> None:
     fine = tmp_path / "fine"
-    options = {"expert": "geometric", "episodes": 2, "max_frames": 40, "workers": 1, "every_frame": True}
+    options = {"expert": "geometric", "episodes": 2, "max_frames": 12, "workers": 1, "every_frame": True}
     record_episodes(RecordConfig(out=fine, **options))  # type: ignore[arg-type]
     with pytest.raises(UserError, match="decides every 4 frames and the policy every 1"):
         train_policy(config_of(fine, tmp_path / "run", dagger=1))

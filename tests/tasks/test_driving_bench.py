@@ -1,5 +1,7 @@
 """CarRacing and Udacity on the bench."""
 
+from functools import cache
+
 import pytest
 import torch
 
@@ -20,8 +22,13 @@ def data_dirs(made_up):
 
 
 def fold_of(name, protocol, data_dirs, most):
+    return cut(name, protocol, data_dirs[name], most)
+
+
+@cache
+def cut(name, protocol, folder, most):
     task = load_task(name, protocol)
-    return task, task.folds({name: data_dirs[name]}, 1, 0, Size(max_samples=most, max_tests=most))[0]
+    return task, task.folds({name: folder}, 1, 0, Size(max_samples=most, max_tests=most))[0]
 
 
 def test_episodes_are_held_out_whole(data_dirs):
@@ -51,7 +58,7 @@ def test_the_papers_frames_are_single_and_shuffled(data_dirs, name):
 
 
 def test_the_authors_udacity_network_runs_over_64_maps(data_dirs):
-    task, fold = fold_of("udacity", "paper", data_dirs, 40)
+    task, fold = fold_of("udacity", "paper", data_dirs, 60)
     network = task.network("mha", fold.train)
     assert (network.sequence.in_features, network.maps) == (18, 64)
 
