@@ -81,7 +81,7 @@ def test_a_link_that_leads_nowhere_counts_as_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "target"),
     [
-        ("explain wiring --head 1 --out {}", "wiring.svg"),
+        ("explain wiring --out {}", "wiring.svg"),
         ("replay {sample} --video {}", "lap.mp4"),
     ],
 )

@@ -7,10 +7,8 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tyro._parsers import ParserSpecification
 
 from nacdrive.cli import main
 from nacdrive.common.errors import UserError
@@ -28,26 +26,7 @@ FOREIGN = re.compile(r"No module named '(minigrid|ale_py|highway_env)'|needs the
 """What an example of another world or a cluster needs, which is not installed with the rest."""
 COMMAND = re.compile(r"(?:^|&& |; )(?:[A-Z_]+=\S+ +)*nacdrive +(.*)")
 UNDERSTOOD: set[str] = set()
-"""What stands on several pages is asked once."""
-PARSERS: dict[object, ParserSpecification] = {}
-
-
-@pytest.fixture(autouse=True)
-def lasting_parsers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """tyro makes the parser of a config anew for each line, which is most of what these tests took; here each is kept.
-
-    Only that of a whole config, which knows nothing of a line; those of the groups within it are its parts.
-    """
-    make = ParserSpecification.from_callable_or_type
-
-    def made(f: object, **options: Any) -> ParserSpecification:
-        if options["parent_classes"]:
-            return make(f, **options)
-        if f not in PARSERS:
-            PARSERS[f] = make(f, **options)
-        return PARSERS[f]
-
-    monkeypatch.setattr(ParserSpecification, "from_callable_or_type", staticmethod(made))
+"""What stands on several pages is asked once: most of these tests' time is the parser's, made anew for each line."""
 
 
 def commands(page: Path) -> Iterator[str]:

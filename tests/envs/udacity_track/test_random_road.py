@@ -170,7 +170,7 @@ def test_the_car_that_tries_roads_knows_a_road_that_is_too_tight() -> None:
 
 @pytest.mark.parametrize(
     ("difficulty", "roads"),
-    [(1.0, 1), *(pytest.param(difficulty, 2, marks=pytest.mark.nightly) for difficulty in DIFFICULTIES)],
+    [(1.0, 2), *(pytest.param(difficulty, 2, marks=pytest.mark.nightly) for difficulty in DIFFICULTIES)],
 )
 def test_the_geometric_driver_laps_random_roads_without_leaving_them(difficulty: float, roads: int) -> None:
     env = make_udacity_track("random", road_difficulty=difficulty, randomize=False)
