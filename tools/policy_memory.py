@@ -1,10 +1,12 @@
 """What the memory of a driving policy is worth: driven as it is, with its memory wiped, and with black frames held.
 
     python tools/policy_memory.py agents/carracing/nac_steady.pt --episodes 100 --blackout 0.2 --out wiped.json
+    python tools/policy_memory.py agents/udacity/nac_steady.pt --sim udacity --episodes 50 --blackout 0.3 --out it.json
 
 Each track is driven three times through the same camera: as it is; ``wiped``, every decision the first of its memory;
 and ``held``, by the rule that needs no learning: where a frame is black the last action holds, and the frame stays out
-of the memory. Beside the returns stands what the decisions make of order and time, frame by frame of the drives
+of the memory. CarRacing's tracks are judged by their returns, random roads at 25 mph by autonomy and the mean distance
+from the middle (m). Beside them stands what the decisions make of order and time, frame by frame of the drives
 through a good camera: the earlier frames of the window in another order, and each twice as old as it was.
 """
 
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,8 @@ from nacdrive.drivers.base import Driver, DriverWrapper
 from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.envs.base import Frame, Info
 from nacdrive.envs.camera_noise import CameraNoise
+from nacdrive.envs.seeds import POLICY_TEST
+from nacdrive.envs.udacity_track.options import RANDOM
 from nacdrive.models import Policy, load_policy
 from nacdrive.rollout.drive import Drive
 from nacdrive.rollout.evaluate import EvalJob, RolloutWorker
@@ -40,8 +45,11 @@ class Wiped(DriverWrapper):
     """A policy that begins anew at every decision."""
 
     def act(self, frame: Frame, info: Info) -> Action:
-        assert isinstance(self.driver, PolicyDriver)
-        self.driver.policy.reset()
+        driver = self.driver
+        while isinstance(driver, DriverWrapper):  # such as the one that holds the speed
+            driver = driver.driver
+        assert isinstance(driver, PolicyDriver)
+        driver.policy.reset()
         return self.driver.act(frame, info)
 
 
@@ -65,11 +73,21 @@ MANNERS: dict[str, tuple[str, ...]] = {
 }
 
 
-def returns(drive: Drive, seeds: range, manner: str) -> list[float]:
-    """The return of every track."""
+JUDGED = {"carracing": ("episode_return",), "udacity-track": ("autonomy", "offset_mean_m")}
+ROADS = Drive("udacity-track", options={"laps": 1.0, "repeat": 4}, speed_mph=25.0, track=RANDOM)
+USUAL = {"carracing": (Drive(options={"renderer": "fast"}), 2_000_000), "udacity": (ROADS, POLICY_TEST.start)}
+"""How each simulator is driven, and its first seed."""
+
+
+def drives(drive: Drive, seeds: range, manner: str) -> dict[str, list[float]]:
+    """What every track is judged by."""
     worker = RolloutWorker(drive)
-    jobs = [EvalJob("policy", episode, seed) for episode, seed in enumerate(seeds)]
-    return [float(worker.drive(job)["episode_return"]) for job in track(jobs, manner)]
+    jobs = [EvalJob("policy", episode, seed, drive.track or "") for episode, seed in enumerate(seeds)]
+    rows = [worker.drive(job) for job in track(jobs, manner)]
+    for row in rows:
+        if row["failure"] is not None:
+            raise SystemExit(f"{manner}, track of seed {row['seed']}: {row['failure']}")
+    return {name: [float(row[name]) for row in rows] for name in JUDGED[drive.env]}
 
 
 def windows(drive: Drive, seeds: range, window: int) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.float64]]]:
@@ -120,8 +138,10 @@ def differs(policy: Policy, one: NDArray[np.float64], other: NDArray[np.float64]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
+    parser.add_argument("--sim", choices=tuple(USUAL), default="carracing")
     parser.add_argument("--episodes", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=2_000_000)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--manners", nargs="+", choices=tuple(MANNERS), default=tuple(MANNERS))
     parser.add_argument("--blackout", type=float, default=0.0)
     parser.add_argument("--rate", type=float, nargs=2)
     parser.add_argument("--out", type=Path, required=True)
@@ -129,27 +149,25 @@ def main() -> None:
     torch.set_num_threads(1)
     policy = load_policy(given.model)
     camera = CameraNoise(blackout=given.blackout, rate=tuple(given.rate) if given.rate else None)
-    seeds = range(given.seed, given.seed + given.episodes)
-    result: dict[str, Any] = {
-        "model": given.model.name,
-        "camera": str(camera),
-        **run_record(vars(given)),
-        "returns": {},
-    }
-    for manner, around in MANNERS.items():
-        drive = Drive(model=given.model, camera=camera, options={"renderer": "fast"}, around=around)
+    usual, first = USUAL[given.sim]
+    usual = replace(usual, model=given.model)
+    first = first if given.seed is None else given.seed
+    seeds = range(first, first + given.episodes)
+    result: dict[str, Any] = {"model": given.model.name, "camera": str(camera), **run_record(vars(given)), "drives": {}}
+    for manner in given.manners:
         if manner == "held" and not given.blackout:
             continue
-        result["returns"][manner] = returns(drive, seeds, manner)
-        about = summary(result["returns"][manner])
-        print(f"{manner}: {about['mean']:.1f} ({about['interval95'][0]:.1f} to {about['interval95'][1]:.1f})")
-        if around:
-            gap = paired_difference(result["returns"][manner], result["returns"]["as it is"])
-            result[manner] = gap
-            print(f"  minus as it is: {gap}")
-    good = Drive(model=given.model, options={"renderer": "fast"})
-    result["decisions"] = changes(policy, good, seeds[:20])
-    print(result["decisions"])
+        result["drives"][manner] = drives(replace(usual, camera=camera, around=MANNERS[manner]), seeds, manner)
+        for name, values in result["drives"][manner].items():
+            about = summary(values)
+            print(f"{manner}: {name} {about['mean']:.3f} ({', '.join(f'{end:.3f}' for end in about['interval95'])})")
+            if manner != "as it is" and "as it is" in result["drives"]:
+                gap = paired_difference(values, result["drives"]["as it is"][name])
+                result.setdefault(manner, {})[name] = gap
+                print(f"  minus as it is: {gap}")
+    if policy.config.window > 1:
+        result["decisions"] = changes(policy, usual, seeds[:20])
+        print(result["decisions"])
     write_json(given.out, result)
 
 
