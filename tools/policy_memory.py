@@ -22,10 +22,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from rich.progress import track
+from roads_curve import read
 
 from nacdrive.common.action import Action
-from nacdrive.common.files import write_json
-from nacdrive.common.runs import run_record
+from nacdrive.common.files import read_json, write_json
+from nacdrive.common.runs import plain, run_record
 from nacdrive.common.statistics import paired_difference, summary
 from nacdrive.drivers.base import Driver, DriverWrapper
 from nacdrive.drivers.policy import PolicyDriver
@@ -87,7 +88,22 @@ def drives(drive: Drive, seeds: range, manner: str) -> dict[str, list[float]]:
     for row in rows:
         if row["failure"] is not None:
             raise SystemExit(f"{manner}, track of seed {row['seed']}: {row['failure']}")
+    return judged(drive, rows)
+
+
+def judged(drive: Drive, rows: list[dict[str, Any]]) -> dict[str, list[float]]:
+    """What the tracks of ``rows`` are judged by."""
     return {name: [float(row[name]) for row in rows] for name in JUDGED[drive.env]}
+
+
+def driven(folder: Path, drive: Drive, seeds: range) -> dict[str, list[float]]:
+    """The same of the result of ``nacdrive eval`` in ``folder``: this policy on these tracks through this camera."""
+    evaluation = read_json(folder / "evaluation.json")
+    rows = sorted(read(folder / f"{drive.track or 'episodes'}.jsonl"), key=lambda row: int(row["seed"]))
+    asked = (drive.checksum, plain(drive.camera), list(seeds))
+    if asked != (evaluation["sha256"], evaluation["disturbance"], [row["seed"] for row in rows]):
+        raise SystemExit(f"{folder}: of another policy, camera or other tracks")
+    return judged(drive, rows)
 
 
 def windows(drive: Drive, seeds: range, window: int) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.float64]]]:
@@ -144,6 +160,7 @@ def main() -> None:
     parser.add_argument("--manners", nargs="+", choices=tuple(MANNERS), default=tuple(MANNERS))
     parser.add_argument("--blackout", type=float, default=0.0)
     parser.add_argument("--rate", type=float, nargs=2)
+    parser.add_argument("--driven", type=Path, help="result of nacdrive eval, in the place of driving it as it is")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -157,7 +174,9 @@ def main() -> None:
     for manner in given.manners:
         if manner == "held" and not given.blackout:
             continue
-        result["drives"][manner] = drives(replace(usual, camera=camera, around=MANNERS[manner]), seeds, manner)
+        drive = replace(usual, camera=camera, around=MANNERS[manner])
+        is_driven = given.driven is not None and manner == "as it is"
+        result["drives"][manner] = driven(given.driven, drive, seeds) if is_driven else drives(drive, seeds, manner)
         for name, values in result["drives"][manner].items():
             about = summary(values)
             print(f"{manner}: {name} {about['mean']:.3f} ({', '.join(f'{end:.3f}' for end in about['interval95'])})")
