@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,6 @@ from nacdrive.rollout.eval_config import EvalConfig
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from nacdrive.drivers.exported import AnyPolicy
     from nacdrive.rollout.evaluate import EvalJob
     from nacdrive.rollout.results import Row
     from nacdrive.web import LiveServer
@@ -28,12 +28,14 @@ def run(config: EvalConfig) -> dict[str, Any]:
     from nacdrive.cli.page import open_page
     from nacdrive.common.files import result_folder, write_json
     from nacdrive.common.paths import find_model
+    from nacdrive.common.plugins import load_object
     from nacdrive.common.progress import progress_bar
     from nacdrive.common.runs import run_record, usable_cores
     from nacdrive.drivers.exported import ExportedPolicy
     from nacdrive.drivers.policy import PolicyDriver
     from nacdrive.rollout.drive import LoadedDrive, usual_expert, warn_of_pixels
-    from nacdrive.rollout.evaluate import evaluate, identify
+    from nacdrive.rollout.evaluate import Report, evaluate, identify
+    from nacdrive.viz.report import write_report
 
     env = config.spec
     drive = config.driven(find_model(config.model, env.task) if config.driver is None else None)
@@ -47,7 +49,10 @@ def run(config: EvalConfig) -> dict[str, Any]:
         warn_of_pixels(policy, config.renderer)
     loaded = LoadedDrive(drive, driver=driver)
     _ = loaded.expert
-    offline = judge_recorded(policy, config.data) if policy is not None and config.data else None
+    if isinstance(policy, ExportedPolicy) and config.data:
+        raise UserError("--data is for a .pt policy: compare the one that was exported, it steers the same.")
+    judge = load_object(env.judge) if env.judge is not None and policy is not None and config.data else None
+    offline = judge(policy, config.data) if judge is not None else None
     if offline is not None and not config.count:
         out = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
         judged = {"env": env.title, "model": identify(drive), "offline": offline, "run": run_record(config)}
@@ -55,6 +60,10 @@ def run(config: EvalConfig) -> dict[str, Any]:
         print(verdict_text(offline))
         print(f"numbers: {out / 'metrics.json'}")
         return judged
+    reports: list[Report] = [write_report]
+    # An exported policy can be no page, and is driven without torch.
+    if drive.model is not None and policy is not None and not isinstance(policy, ExportedPolicy):
+        reports.insert(0, partial(write_laps, drive.model))
     tracks = env.tracks_of(config.track)
     seeds = range(config.seed, config.seed + config.count)
     with ExitStack() as stack:
@@ -78,13 +87,11 @@ def run(config: EvalConfig) -> dict[str, Any]:
             progress=show,
             config=config,
             ray=config.ray,
+            reports=reports,
         )
     if offline is not None:
         metrics["offline"] = offline
         write_json(out / "metrics.json", metrics)
-    # An exported policy can be no page, and is driven without torch.
-    if drive.model is not None and policy is not None and not isinstance(policy, ExportedPolicy):
-        write_laps(drive.model, out, metrics)
     print(in_words(metrics, drive.options.get("laps", math.nan)))
     if offline is not None:
         print(verdict_text(offline))
@@ -93,28 +100,15 @@ def run(config: EvalConfig) -> dict[str, Any]:
 
 
 def write_laps(model: Path, out: Path, metrics: dict[str, Any]) -> None:
-    """Write each kept drive as a page to send, and the report anew with links to them; of a policy that can be one."""
+    """Write each kept drive as a page to send, to which the report links; of a policy that can be one."""
     from nacdrive.datasets.manifest import DRIVES
     from nacdrive.extras.export.html import export_html
-    from nacdrive.viz.report import write_report
 
     for entry in metrics["films"].values():
         page = out / Path(entry["file"]).with_suffix(".html")
         with suppress(UserError):
             if not page.exists():
                 export_html(model, out / DRIVES / entry["drive"], page)
-    write_report(out / "report.html", metrics)
-
-
-def judge_recorded(policy: AnyPolicy, folders: tuple[Path, ...]) -> dict[str, Any]:
-    """The verdict on recorded frames."""
-    from nacdrive.drivers.exported import ExportedPolicy
-
-    if isinstance(policy, ExportedPolicy):
-        raise UserError("--data is for a .pt policy: compare the one that was exported, it steers the same.")
-    from nacdrive.extras.verdict.log_verdict import judge_logs
-
-    return judge_logs(policy, folders)
 
 
 def verdict_text(offline: dict[str, Any]) -> str:

@@ -80,6 +80,8 @@ class EnvSpec:
     shaped_training: bool = False
     """Whether agents learn on episodes of their own making: with a shaped reward, early ends and a driver's quick
     pictures (``rl/training_env.py``). If not, on the environment as it is."""
+    judge: str | None = None
+    """Function of a policy and folders of recorded drives that judges its steering there, ``module:name``."""
     best_return: float | None = None
     """Return that no episode can exceed; None where that is not known."""
     realtime: bool = False
@@ -273,6 +275,7 @@ UDACITY_TRACK = EnvSpec(
         START_OPTIONS,
     ),
     recording_folder=Path("recordings/udacity-geometric"),
+    judge="nacdrive.extras.verdict.log_verdict:judge_logs",
 )
 UDACITY = EnvSpec(
     name="udacity",

@@ -37,6 +37,8 @@ from nacdrive.viz.video import video
 NEURONS_EVERY = 2
 """Decisions between two readings of the neurons for those who watch."""
 FILMED = ("worst", "median", "best")
+Report = Callable[[Path, dict[str, Any]], None]
+"""Writes about an evaluation into its folder, from its metrics."""
 
 
 @dataclass(frozen=True)
@@ -130,8 +132,9 @@ def evaluate(
     config: Any = None,
     expert_folder: Path | None = None,
     ray: str | None = None,
+    reports: Iterable[Report] = (write_report,),
 ) -> dict[str, Any]:
-    """Drive what is not yet driven; write ``metrics.json``, ``report.html`` and videos into ``out``; the metrics.
+    """Drive what is not yet driven; write ``metrics.json``, videos and ``reports`` into ``out``; the metrics.
 
     Rows of finished episodes are kept in ``out``; a later call with the same evaluation, or with more episodes, drives
     only what is missing. One that holds another evaluation is a ``UserError``.
@@ -198,7 +201,8 @@ def evaluate(
         "expert_episodes": expert_rows,
     }
     write_json(out / "metrics.json", metrics)
-    write_report(out / "report.html", metrics)
+    for report in reports:
+        report(out, metrics)
     return metrics
 
 

@@ -46,9 +46,9 @@ LEAST_REACH = 0.1
 PAGE = Path(__file__).with_suffix(".html")
 
 
-def write_report(path: Path, metrics: dict[str, Any]) -> None:
-    """Write the page for ``metrics``, the content of ``metrics.json``."""
-    write_text(path, page(metrics, path.parent))
+def write_report(folder: Path, metrics: dict[str, Any]) -> None:
+    """Write the page of the evaluation in ``folder``; ``metrics`` is the content of its ``metrics.json``."""
+    write_text(folder / "report.html", page(metrics, folder))
 
 
 def page(metrics: dict[str, Any], folder: Path | None = None) -> str:

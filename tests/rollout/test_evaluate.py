@@ -40,7 +40,7 @@ from nacdrive.rollout.results import (
     Row,
     row_of,
 )
-from nacdrive.viz.report import page
+from nacdrive.viz.report import page, write_report
 from tests.helpers.ticks import make_tick
 from tests.helpers.udacity_logs import make_log
 from tests.helpers.udacity_policy import udacity_policy
@@ -131,8 +131,11 @@ def test_metrics_report_and_videos(model_file: Path, tmp_path: Path) -> None:
 
     # Beside its film, a page to send, and the report leads to its worst second there; of what can be one.
     write_laps(model_file, tmp_path, metrics)
+    write_report(tmp_path, metrics)
     assert "as a page to send" not in (tmp_path / "report.html").read_text()
-    write_laps(find_model("nac_steady.pt", "carracing"), tmp_path, {**metrics, "films": {"worst": films["worst"]}})
+    worst = {**metrics, "films": {"worst": films["worst"]}}
+    write_laps(find_model("nac_steady.pt", "carracing"), tmp_path, worst)
+    write_report(tmp_path, worst)
     (sent,) = re.findall(r'href="([^"]+\.html)#ep=1&amp;t=[\d.]+">as a page', (tmp_path / "report.html").read_text())
     assert sent == films["worst"]["file"].replace(".mp4", ".html") and "</html>" in (tmp_path / sent).read_text()
 
