@@ -71,17 +71,14 @@ def predict_wear(config: PredictConfig, model: TrainedSeries, out: Path) -> obje
     """Bearings: a table and a sentence for each, wear.csv, wear.png."""
     from rich.console import Console
 
-    from nacdrive.extras.bearings.life import COLUMNS, columns_of, predict_lives, summary, table, write_files
+    from nacdrive.extras.bearings.life import document, predict_lives, summary, table, write_files
 
     bearings = predict_lives(model, config.data, [hours * HOUR_S for hours in config.lives_h])
     for name, bearing in bearings.items():
         Console().print(table(name, bearing, config.rows or 8))
         print(summary(name, bearing))
     write_files(bearings, out, f"wear, {model.path.stem}")
-    return {
-        name: dict(zip(COLUMNS[1:], (column.tolist() for column in columns_of(bearing)), strict=True))
-        for name, bearing in bearings.items()
-    }
+    return {name: document(bearing) for name, bearing in bearings.items()}
 
 
 def predict_classes(config: PredictConfig, model: TrainedSeries, out: Path) -> object:

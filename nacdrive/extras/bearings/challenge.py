@@ -49,8 +49,6 @@ CONSTANT_S = 1000.0
 """A round answer, chosen without looking."""
 SMOOTHED = 30
 """Snapshots that references take the mean of, the present one and those before it: five minutes."""
-PENALTY = 10.0
-"""Ridge regression's, in units of one standardised snapshot."""
 TREND = 1 / 3
 """Latest part of what is known that the exponential is fitted to."""
 
@@ -220,7 +218,7 @@ def challenge_scores(outputs: Sequence[Tensor], samples: Sequence[Sample]) -> di
 
 
 def challenge_references(train: Sequence[Sample], samples: Sequence[Sample]) -> dict[str, list[Tensor]]:
-    """Answers without a network: constants, ages, ridge regression of wear, an exponential of the vibration."""
+    """Answers without a network: constants, ages, an exponential of the vibration."""
     times = {name: t.double().numpy() for name, t in field_of(samples, "t").items()}
     learnt = {name: t.double().numpy() for name, t in field_of(train, "t").items()}
     lives = {name: float(t[-1]) for name, t in learnt.items()}
@@ -239,8 +237,7 @@ def challenge_references(train: Sequence[Sample], samples: Sequence[Sample]) -> 
         "median of the survival prior": middle,
         "exponential degradation": grown,
     }
-    outputs = {name: direct(by_bearing, samples) for name, by_bearing in answers.items()}
-    return {**outputs, "ridge regression of wear": ridge(train, samples)}
+    return {name: direct(by_bearing, samples) for name, by_bearing in answers.items()}
 
 
 def direct(answers: Mapping[str, float], samples: Sequence[Sample]) -> list[Tensor]:
@@ -271,32 +268,6 @@ def smoothed(x: NDArray[np.float64]) -> NDArray[np.float64]:
     last = np.arange(1, len(x) + 1)
     first = np.maximum(last - SMOOTHED, 0)
     return np.asarray((total[last] - total[first]) / (last - first).reshape(-1, *[1] * (x.ndim - 1)))
-
-
-def ridge(train: Sequence[Sample], samples: Sequence[Sample]) -> list[Tensor]:
-    """Wear by ridge regression on features and their means over five minutes; remaining life as a network's."""
-
-    def columns(x: Tensor) -> NDArray[np.float64]:
-        values = x.double().numpy()
-        return np.concatenate([values, smoothed(values)], axis=1)
-
-    x = np.concatenate([columns(values) for values in field_of(train, "x").values()])
-    y = np.concatenate([values.double().numpy() for values in field_of(train, "target").values()])
-    mean, std = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-9)
-    z = (x - mean) / std
-    weights = np.linalg.solve(z.T @ z + PENALTY * np.eye(z.shape[1]), z.T @ (y - y.mean()))
-    wear = {
-        name: torch.from_numpy((columns(values) - mean) / std @ weights + y.mean())
-        for name, values in field_of(samples, "x").items()
-    }
-    outputs = []
-    for sample in samples:
-        scored = sample.fields["scored"]
-        count, left = int(scored.sum()), wear[sample.name]
-        output = torch.zeros(len(sample), 1, dtype=torch.float64)
-        output[scored, 0], wear[sample.name] = left[:count], left[count:]
-        outputs.append(output)
-    return outputs
 
 
 def deviation(x: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -22,6 +22,9 @@ from nacdrive.training.predict import TrainedSeries
 
 COLUMNS = ("bearing", "t_s", "wear", "remaining_s", "remaining_low_s", "remaining_high_s", "wear_shows")
 """Of ``wear.csv``."""
+OFF_WORN, OFF_HEALTHY = 2.8, 1.9
+"""Factor by which half of the medians were off, with and without wear, on six bearings of PRONOSTIA that the shipped
+model never saw (docs/results/pronostia.md)."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,13 @@ class BearingLife:
 
     curve: WearCurve  # wear at every snapshot; its truth means nothing while the bearing runs
     life: RemainingLife  # remaining life at every snapshot, from what was known then
-    basis: str
+    basis: str  # what its age is compared with
+    learnt: int | None  # runs to failure that the network learnt from; None where its file does not tell
+
+    @property
+    def look_again_s(self) -> NDArray[np.float64]:
+        """[N] seconds until the next look: half of those within which one such bearing in ten has failed."""
+        return self.life.low_s / 2
 
 
 def predict_lives(model: TrainedSeries, folder: Path, lives_s: Sequence[float] = ()) -> dict[str, BearingLife]:
@@ -55,7 +64,9 @@ def predict_lives(model: TrainedSeries, folder: Path, lives_s: Sequence[float] =
     for run in runs:
         own = run.name if run.dataset == "pronostia" else None
         prior, basis = prior_of(lives_s, learnt, own)
-        lives[run.name] = BearingLife(curves[run.name], curves[run.name].remaining_life(prior, error), basis)
+        lives[run.name] = BearingLife(
+            curves[run.name], curves[run.name].remaining_life(prior, error), basis, len(learnt) or None
+        )
     return lives
 
 
@@ -74,7 +85,10 @@ def prior_of(given: Sequence[float], learnt: Mapping[str, float], own: str | Non
 def write_files(bearings: Mapping[str, BearingLife], out: Path, title: str) -> None:
     """``wear.csv`` with a row per snapshot, and ``wear.png``, into ``out``."""
     write_text(out / "wear.csv", csv_text(COLUMNS, rows_of(bearings)))
-    plot_wear({name: one.curve for name, one in bearings.items()}, out / "wear.png", title=title, known=False)
+    curves, lives = (
+        {n: value for n, one in bearings.items() for value in [getattr(one, part)]} for part in ("curve", "life")
+    )
+    plot_wear(curves, out / "wear.png", title=title, known=False, lives=lives)
 
 
 def table(name: str, bearing: BearingLife, rows: int) -> Table:
@@ -83,21 +97,35 @@ def table(name: str, bearing: BearingLife, rows: int) -> Table:
     result = Table(title=f"{name}: {len(curve.t_s)} snapshots")
     for title in ("running for", "wear (0 new, 1 failed)", "remaining life", "80 % interval"):
         result.add_column(title, justify="right")
-    result.add_column("how sure")
+    result.add_column("state")
     for i in np.unique(np.linspace(0, len(curve.t_s) - 1, rows).round().astype(int)):
         interval = f"{span(life.low_s[i])} .. {span(life.high_s[i])}"
-        result.add_row(
-            span(curve.t_s[i]), f"{curve.predicted[i]:.2f}", span(life.median_s[i]), interval, life.sureness(int(i))
-        )
+        # By age alone the median is that of other bearings, and says nothing of this one.
+        left = span(life.median_s[i]) if life.worn[i] else "-"
+        result.add_row(span(curve.t_s[i]), f"{curve.predicted[i]:.2f}", left, interval, curve.state(int(i)))
     return result
 
 
 def summary(name: str, bearing: BearingLife) -> str:
-    """The last snapshot in a sentence."""
-    life = bearing.life
+    """The last snapshot in sentences: state, what is left, when to look again, what that rests on."""
+    curve, life = bearing.curve, bearing.life
+    low, median, high = (span(value[-1]) for value in (life.low_s, life.median_s, life.high_s))
+    if life.worn[-1]:
+        left = (
+            f"About {median} left, with 80 % probability {low} to {high}: {life.sureness(-1)} ({life.basis(-1)}); "
+            f"half of such medians were off by a factor of {OFF_WORN} or more on six bearings of PRONOSTIA"
+        )
+    else:
+        left = (
+            f"Nothing shows yet, so nothing can be told of its end. By age alone, one bearing in ten of this age fails "
+            f"within {low}, half within {median}, nine in ten within {high}; half of such medians were off by a factor "
+            f"of {OFF_HEALTHY} or more on six bearings of PRONOSTIA"
+        )
+    runs = "an unknown number of runs" if bearing.learnt is None else f"{bearing.learnt} run{'s'[: bearing.learnt > 1]}"
     return (
-        f"{name} now: about {span(life.median_s[-1])} left, with 80 % probability {span(life.low_s[-1])} to "
-        f"{span(life.high_s[-1])}: {life.sureness(-1)} ({life.basis(-1)}). Ages are compared with {bearing.basis}."
+        f"{name} now: {curve.state(-1)}, vibration {curve.level[-1]:.1f} times that of its beginning. {left}. "
+        f"Look again in {span(bearing.look_again_s[-1])}. This rests on a model that learnt from {runs} to failure; "
+        f"ages are compared with {bearing.basis}."
     )
 
 
@@ -111,6 +139,18 @@ def columns_of(bearing: BearingLife) -> tuple[NDArray[Any], ...]:
     """Of every snapshot what ``COLUMNS`` name after the bearing."""
     curve, life = bearing.curve, bearing.life
     return curve.t_s, curve.predicted, life.median_s, life.low_s, life.high_s, life.worn
+
+
+def document(bearing: BearingLife) -> dict[str, Any]:
+    """Of every snapshot what ``COLUMNS`` name after the bearing, and what a person reads of the last one."""
+    columns = zip(COLUMNS[1:], (column.tolist() for column in columns_of(bearing)), strict=True)
+    return dict(columns) | {
+        "state": bearing.curve.state(-1),
+        "look_again_s": float(bearing.look_again_s[-1]),
+        "basis": f"{bearing.life.basis(-1)}; {bearing.basis}",
+        "runs_learnt_from": bearing.learnt,
+        "sureness": bearing.life.sureness(-1),
+    }
 
 
 def rows_of(bearings: Mapping[str, BearingLife]) -> Iterator[tuple[str, ...]]:

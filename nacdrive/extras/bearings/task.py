@@ -47,18 +47,13 @@ RMSE = Metric("rmse", "RMSE of wear (0 .. 1)", higher=False, digits=3)
 PER_BATCH = Metric("score", "paper's score, per 64 answers", higher=False, digits=3)
 ONSET = Metric("onset_min", "onset error, minutes", higher=False, digits=0)
 AFTER = Metric("rmse_worn", "RMSE after onset", higher=False, digits=3)
-PHM = Metric("phm", "accuracy of remaining life, mean over snapshots", higher=True, digits=3)
 ELSEWHERE = Metric("rmse_elsewhere", "RMSE, unseen speed and load", higher=False, digits=3)
 WHOLE = Metric("score_whole", "paper's score, whole bearing", higher=False, paper=True)
 
 WEAR = (
     "Wear is 0 until it shows (3-sigma rule), then grows to 1 at failure; time since installation is no input. "
     "RMSE over a whole life is mostly that of the healthy part, so apart from it: by how much the predicted onset (the "
-    "first of five snapshots in a row above 0.1) misses that of the true wear, and the RMSE from the true onset on. "
-    "Accuracy of remaining life: the PHM-2012 formula at every snapshot between the first true wear and failure, mean "
-    "over snapshots and bearings. That is not the challenge's score, which asks once for each of 11 bearings, and 1 "
-    "is out of reach: the true wear itself scores 0.65 (XJTU-SY) to 0.75 (PRONOSTIA), for nothing is said before five "
-    "snapshots show wear."
+    "first of five snapshots in a row above 0.1) misses that of the true wear, and the RMSE from the true onset on."
 )
 HELD_OUT = (
     "Each fold holds out one bearing of the first condition; all bearings of other conditions are unseen too. "
@@ -111,7 +106,7 @@ class Bearings(Regression):
             return challenge.METRICS if task == self.name else ()
         if task == "hust":
             return ()
-        return (RMSE, *(() if task == "xjtu-sy" else (ELSEWHERE,)), ONSET, AFTER, PER_BATCH, PHM)
+        return (RMSE, *(() if task == "xjtu-sy" else (ELSEWHERE,)), ONSET, AFTER, PER_BATCH)
 
     def note_of(self, task: str) -> str:
         if self.protocol == "paper":
@@ -215,7 +210,6 @@ class Bearings(Regression):
         scores["rmse"] = float(np.mean([c.rmse for c in near.values()]))
         scores["rmse_worn"] = float(np.mean([c.rmse_worn for c in near.values()]))
         scores["onset_min"] = float(np.mean([c.onset_error_s for c in near.values()])) / MINUTE_S
-        scores["phm"] = float(np.mean([c.accuracy_of_life() for c in near.values()]))
         if len(curves) > len(near):
             scores["rmse_elsewhere"] = float(np.mean([c.rmse for name, c in curves.items() if name not in near]))
         return scores

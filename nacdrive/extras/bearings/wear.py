@@ -1,9 +1,9 @@
 """Wear of a bearing over its life, and the remaining life that follows from it: always a number, with an interval.
 
 Before any wear shows, the remaining life is that of a bearing of this age whose life is drawn as those of other
-bearings were (``SurvivalPrior``). From the onset of wear on, Bayes' rule weighs that prior with the wear seen so far:
-with a life of x left, a ramp that began e seconds ago would stand at e / (e + x), and the network is known to err about
-it by so much.
+bearings were (``SurvivalPrior``), asked for at a random moment of it. While wear shows, Bayes' rule weighs that with
+the wear: with a life of x left, a ramp that began e seconds ago would stand at e / (e + x), and the network is known to
+err about it by so much; where the vibration alone has risen, a random moment of a worn span of any length is taken.
 
 The paper calls its labels "physically plausible" without a formula; its published files carry a ramp over the whole
 life. The first prediction time follows the 3-sigma rule of Li, Lei, Lin and Ding, "An improved exponential model for
@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from nacdrive.common.errors import UserError
-from nacdrive.extras.bearings.features import FeatureTable
+from nacdrive.extras.bearings.features import FEATURES, FeatureTable
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.splits import field_of, joined
 
@@ -36,6 +36,8 @@ WORN = 0.1
 """Predicted wear that counts as its beginning."""
 IN_A_ROW = 5
 """Snapshots in a row that must show it."""
+RISEN, NEAR_END = 1.5, 3.0
+"""Vibration, as a multiple of the bearing's own beginning, that counts as worn, and as close to the end."""
 SHAPE = 1.5
 """Weibull slope of lives, as in the reliability factors of ISO 281; the 17 lives of PRONOSTIA have 1.8 (maximum
 likelihood), over three speeds and loads."""
@@ -83,19 +85,6 @@ def fpt_label(t_s: ArrayLike, first_s: float) -> NDArray[np.float32]:
     # A bearing that showed nothing before its end is worn at its end all the same.
     label[-1] = 1
     return label
-
-
-def remaining_s(label: ArrayLike, elapsed_s: ArrayLike) -> Array:
-    """Remaining seconds that follow from a label (or a prediction of one).
-
-    A share p of a span gone in ``elapsed_s``, [N] since the ramp began, leaves ``elapsed_s * (1 - p) / p``; infinite
-    where p is 0.
-    """
-    share = np.clip(np.asarray(label, np.float64), 0, 1)
-    elapsed = np.asarray(elapsed_s, np.float64)
-    left = np.full(np.broadcast(share, elapsed).shape, np.inf)
-    np.divide(elapsed * (1 - share), share, out=left, where=share > 0)
-    return left
 
 
 def phm2012_score(actual_s: ArrayLike, predicted_s: ArrayLike) -> float:
@@ -155,7 +144,7 @@ class RemainingLife:
     low_s: Array  # [N] seconds that remain with 90 % probability
     median_s: Array  # [N] seconds that remain with 50 % probability
     high_s: Array  # [N] seconds that remain with 10 % probability
-    worn: NDArray[np.bool_]  # [N] whether wear has shown; where not, age alone speaks
+    worn: NDArray[np.bool_]  # [N] whether wear shows at present; where not, age alone speaks
 
     def sureness(self, i: int) -> str:
         """How sure the answer at snapshot ``i`` is, in a word: by the ratio of the interval's ends."""
@@ -170,9 +159,13 @@ class RemainingLife:
 class WearCurve:
     """Predicted wear of one bearing over its life."""
 
-    def __init__(self, t_s: Array, predicted: Array, truth: Array) -> None:
-        """Times [N] in seconds, predicted and true wear [N]; for a bearing still at work, the truth has no meaning."""
+    def __init__(self, t_s: Array, predicted: Array, truth: Array, level: Array | None = None) -> None:
+        """Times [N] in seconds, predicted and true wear [N], and ``vibration_level`` [N] where it is known.
+
+        For a bearing still at work, the truth has no meaning.
+        """
         self.t_s, self.predicted, self.truth = t_s, np.clip(predicted, 0.0, 1.0), truth
+        self.level = np.ones(len(t_s)) if level is None else level
 
     @property
     def rmse(self) -> float:
@@ -190,56 +183,46 @@ class WearCurve:
         predicted, true = (first_run(wear > WORN, IN_A_ROW) for wear in (self.predicted, self.truth))
         return abs(float(self.t_s[-1 if predicted is None else predicted] - self.t_s[-1 if true is None else true]))
 
-    def since_onset_s(self) -> Array:
-        """[N] seconds since wear began to show; infinite until five snapshots in a row have shown it."""
-        began = first_run(self.predicted > WORN, IN_A_ROW)
-        since = np.full(len(self.t_s), np.inf)
-        if began is not None:
-            shown = began + IN_A_ROW - 1
-            since[shown:] = self.t_s[shown:] - self.t_s[began]
-        return since
-
     def share(self) -> Array:
         """[N] how far wear has gone from the value that counts as its beginning, 0, to failure, 1."""
         return np.clip((self.predicted - WORN) / (1 - WORN), 0.0, 1.0)
 
-    def ramp_s(self) -> Array:
-        """[N] remaining seconds if the ramp of wear so far went on; infinite while none shows."""
-        since = self.since_onset_s()
-        shown = np.isfinite(since)
-        left = np.full(len(since), np.inf)
-        left[shown] = remaining_s(self.share()[shown], since[shown])
-        return left
-
-    def accuracy_of_life(self) -> float:
-        """The PHM-2012 formula on the ramp, mean over the snapshots between the first true wear and the last but one.
-
-        It is not the challenge's score, which asks once for each bearing.
+    def present_wear(self) -> tuple[Array, Array]:
+        """[N] seconds since the wear that shows at each snapshot began, infinite where none shows; [N] how far it has
+        gone by the network, NaN where only the vibration has risen. What has gone back counts no more.
         """
-        asked = (self.truth > 0) & (self.t_s < self.t_s[-1])
-        if not asked.any():
-            return 0.0
-        return phm2012_score(self.t_s[-1] - self.t_s[asked], self.ramp_s()[asked])
+        since = self.since(self.predicted > WORN, IN_A_ROW)
+        share = np.where(np.isfinite(since), self.share(), np.nan)
+        risen = self.since(self.level > RISEN, 1)
+        return np.where(np.isfinite(since) & np.isfinite(risen), np.maximum(since, risen), np.fmin(since, risen)), share
+
+    def since(self, shown: NDArray[np.bool_], length: int) -> Array:
+        """[N] seconds since the last snapshot before the present run of ``shown`` [N]; infinite where it is shorter."""
+        index = np.arange(len(shown))
+        before = np.maximum.accumulate(np.where(shown, -1, index))
+        return np.where(index - before >= length, self.t_s - self.t_s[np.maximum(before, 0)], np.inf)
+
+    def state(self, i: int) -> str:
+        """How the bearing is at snapshot ``i``, against its own healthy beginning."""
+        worn = np.isfinite(self.present_wear()[0][i])
+        return "close to the end" if self.level[i] > NEAR_END else "worn" if worn else "healthy"
 
     def remaining_life(self, prior: SurvivalPrior, wear_error: float = WEAR_ERROR) -> RemainingLife:
         """Remaining life at each snapshot, from what was known at that time, with the wear's error after its onset."""
-        quantiles = [prior.remaining_s(self.t_s, share) for share in (LOW, 0.5, HIGH)]
-        since, share = self.since_onset_s(), self.share()
-        worn = np.isfinite(since)
-        shown = np.flatnonzero(worn)
-        for rows in np.split(shown, range(ROWS, len(shown), ROWS)):
+        since, share = self.present_wear()
+        quantiles = np.empty((3, len(since)))
+        for rows in np.split(np.arange(len(since)), range(ROWS, len(since), ROWS)):
             edges, weights = posterior(prior, self.t_s[rows], since[rows], share[rows], wear_error)
-            for quantile, wanted in zip(quantiles, (LOW, 0.5, HIGH), strict=True):
-                quantile[rows] = quantiles_of(edges, weights, wanted)
-        return RemainingLife(quantiles[0], quantiles[1], quantiles[2], worn)
+            quantiles[:, rows] = [quantiles_of(edges, weights, wanted) for wanted in (LOW, 0.5, HIGH)]
+        return RemainingLife(quantiles[0], quantiles[1], quantiles[2], np.isfinite(since))
 
     def best_guess_s(self, prior: SurvivalPrior, wear_error: float = WEAR_ERROR) -> float:
         """The answer at the last snapshot that expects the highest score of the PHM 2012 challenge.
 
         That score halves with 5 % of overestimation but only with 20 % of underestimation: it lies below the median.
         """
-        age, since, share = self.t_s[-1:], self.since_onset_s()[-1:], self.share()[-1:]
-        edges, weights = posterior(prior, age, since, share, wear_error)
+        since, share = self.present_wear()
+        edges, weights = posterior(prior, self.t_s[-1:], since[-1:], share[-1:], wear_error)
         middles = np.sqrt(edges[1:] * edges[:-1])
         expected = weights[0] @ phm2012_accuracy(middles[:, None], middles[None, :])
         return float(middles[expected.argmax()])
@@ -251,19 +234,23 @@ def posterior(
     """Probabilities of remaining lives: edges [cells + 1] in seconds, and weights [N, cells] that sum to 1.
 
     ``since_s`` [N] is infinite where no wear shows, and age alone counts; ``wear_error`` is the standard deviation of
-    ``share`` [N], how far wear has gone, about the true ramp.
+    ``share`` [N], how far wear has gone, about the true ramp; NaN where that is not known.
+
+    A question comes at a random moment of a life, so that an age is the less likely the longer the life: each life
+    weighs as its inverse. Without that, the interval for a bearing that dies young would miss it all its life.
     """
     longest = float(prior.remaining_s(age_s, 0.999).max(initial=2 * SHORTEST_S))
     edges = np.geomspace(SHORTEST_S, longest, CELLS + 1)
     beyond = prior.survival(age_s[:, None], edges)
     # What is shorter or longer than the grid belongs to its ends.
     beyond[:, 0], beyond[:, -1] = 1.0, 0.0
-    weights = -np.diff(beyond, axis=1)
+    middles = np.sqrt(edges[1:] * edges[:-1])
+    weights = -np.diff(beyond, axis=1) / (age_s[:, None] + middles)
     shown = np.isfinite(since_s)
     if shown.any():
-        middles = np.sqrt(edges[1:] * edges[:-1])
-        ramp = since_s[shown, None] / (since_s[shown, None] + middles)
-        weights[shown] *= np.exp(-0.5 * ((share[shown, None] - ramp) / wear_error) ** 2)
+        since, known = np.maximum(since_s[shown, None], SHORTEST_S), share[shown, None]
+        ramp = since / (since + middles)
+        weights[shown] *= np.where(np.isnan(known), ramp, np.exp(-0.5 * ((known - ramp) / wear_error) ** 2))
     return edges, weights / weights.sum(axis=1, keepdims=True)
 
 
@@ -279,15 +266,35 @@ def quantiles_of(edges: Array, weights: Array, share: float) -> Array:
 def wear_curves(outputs: Sequence[Tensor], samples: Sequence[Sample]) -> dict[str, WearCurve]:
     """Each bearing's curve from the answers to its segments."""
     predicted = joined(samples, [y[:, 0] for y in outputs])
-    times, truth = field_of(samples, "t"), field_of(samples, "target")
+    fields = [{n: v.double().numpy() for n, v in field_of(samples, key).items()} for key in ("t", "target", "x")]
+    times, truth, x = fields
     return {
-        name: WearCurve(times[name].double().numpy(), y.double().numpy(), truth[name].double().numpy())
+        name: WearCurve(times[name], y.double().numpy(), truth[name], vibration_level(x[name]))
         for name, y in predicted.items()
     }
 
 
-def plot_wear(curves: Mapping[str, WearCurve], path: Path, *, title: str, known: bool, axis: str = HOURS) -> None:
-    """One panel per bearing: predicted wear over time, beside the true one where it is ``known`` (and finite)."""
+def vibration_level(x: Array) -> Array:
+    """[N] vibration at 100 Hz to 10 kHz as a multiple of the bearing's own beginning, of the axis that has risen more:
+    median of five snapshots, from features [N, 14] relative to that beginning.
+    """
+    energy = x[:, :: len(FEATURES)].max(axis=1)
+    padded = np.concatenate([np.full(IN_A_ROW - 1, energy[0]), energy])
+    return np.asarray(10 ** (np.median(np.lib.stride_tricks.sliding_window_view(padded, IN_A_ROW), axis=1) / 2))
+
+
+def plot_wear(
+    curves: Mapping[str, WearCurve],
+    path: Path,
+    *,
+    title: str,
+    known: bool,
+    axis: str = HOURS,
+    lives: Mapping[str, RemainingLife] | None = None,
+) -> None:
+    """One panel per bearing: predicted wear over time, beside the true one where it is ``known`` (and finite), and
+    behind it the fan of ``lives``: the 80 % interval and median of the remaining hours, on a scale of its own.
+    """
     from matplotlib.figure import Figure
 
     from nacdrive.viz.figures import save
@@ -301,6 +308,12 @@ def plot_wear(curves: Mapping[str, WearCurve], path: Path, *, title: str, known:
         if known:
             panel.plot(hours, curve.truth, color=TRUE, lw=1.6, label="true")
         panel.plot(hours, curve.predicted, color=PREDICTED, lw=1.0, label="predicted")
+        if lives is not None:
+            fan, life = panel.twinx(), lives[name]
+            fan.fill_between(hours, life.low_s / 3600, life.high_s / 3600, color=TRUE, alpha=0.3, lw=0)
+            fan.plot(hours, life.median_s / 3600, color=TRUE, lw=0.8)
+            fan.set(yscale="log", ylabel="hours left, 80 %")
+            panel.set(zorder=fan.get_zorder() + 1, frame_on=False)
         is_scored = known and math.isfinite(curve.rmse)
         panel.set_title(f"{name}, RMSE {curve.rmse:.2f}" if is_scored else name, fontsize=10, color=INK)
         panel.set(xlabel=axis, ylim=(-0.05, 1.05))

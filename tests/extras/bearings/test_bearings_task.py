@@ -11,7 +11,6 @@ from nacdrive.common.errors import UserError
 from nacdrive.extras.bearings.features import FeatureTable
 from nacdrive.extras.bearings.runs import PublishedBearing, RunToFailure, read_own, read_runs, relative, run_of
 from nacdrive.extras.bearings.task import Bearings, row_samples, scaled
-from nacdrive.extras.bearings.wear import WORN, WearCurve
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import LossOptions, Size
 from nacdrive.tasks.sample import Sample
@@ -204,7 +203,7 @@ def test_each_protocol_has_measures_for_its_own_tasks_and_a_note_of_what_they_ar
         for protocol in Bearings.protocols
         for task in ("pronostia", "xjtu-sy", "hust")
     }
-    wear = ["rmse", "onset_min", "rmse_worn", "score", "phm"]
+    wear = ["rmse", "onset_min", "rmse_worn", "score"]
     assert keys.pop(("sequence", "pronostia")) == ["rmse", "rmse_elsewhere", *wear[1:]]
     assert keys.pop(("sequence", "xjtu-sy")) == wear
     assert keys.pop(("challenge", "pronostia"))[0] == "challenge"
@@ -259,20 +258,6 @@ def test_of_three_bearings_one_is_held_out_another_chooses_the_epoch_and_the_res
     assert not alone.valid and {s.name for s in alone.train} == {"Bearing1_1"}
 
 
-def test_a_linear_ramp_of_wear_predicts_the_remaining_life():
-    t = np.arange(0.0, 1000.0, 10.0)
-    truth = np.clip((t - 400) / 590, 0, 1)
-    curve = WearCurve(t, truth, truth)
-    left = curve.ramp_s()
-    assert np.isinf(left[: np.argmax(truth > WORN)]).all()
-    late = t > 600
-    np.testing.assert_allclose(left[late], (990 - t)[late], rtol=0.06, atol=12)
-    assert curve.rmse == 0
-    # Before five snapshots show wear nothing is said of the remaining life; from then on it is nearly right.
-    assert curve.accuracy_of_life() > 0.6
-    assert WearCurve(t, np.zeros_like(t), truth).accuracy_of_life() == 0
-
-
 def test_the_order_of_the_published_minutes_is_undone():
     # Twelve minutes of two rows; the authors' files hold them as names sort: 1, 10, 11, 12, 2, ...
     order = sorted(range(1, 13), key=str)
@@ -323,7 +308,7 @@ def test_wear_of_made_up_bearings_is_learnt(data_dirs, tmp_path):
     fit(network, task, fold.train, fold.valid, config, tmp_path)
     scores = task.score("pronostia", outputs(network, task, fold.tests["pronostia"]), fold.tests["pronostia"])
     assert scores["rmse"] < 0.2
-    assert set(scores) >= {"rmse_elsewhere", "phm", "score", "rmse Bearing2_7"}
+    assert set(scores) >= {"rmse_elsewhere", "score", "rmse Bearing2_7"}
     assert {metric.key for metric in task.metrics_of("pronostia")} <= set(scores)
     # Of 20 snapshots with wear, ten seconds apart.
     assert scores["onset_min"] < 2

@@ -21,7 +21,7 @@ from nacdrive.extras.bearings.features import (
     features,
 )
 from nacdrive.extras.bearings.layouts import Bearing, open_bearings
-from nacdrive.extras.bearings.wear import first_prediction_time, fpt_label, remaining_s
+from nacdrive.extras.bearings.wear import first_prediction_time, fpt_label
 from tests.helpers import bearings as made_bearings
 
 pywt = pytest.importorskip("pywt", reason="the oracle is in the extra 'dev'")
@@ -192,12 +192,10 @@ def test_wear_shows_where_the_signal_stays_beyond_three_sigma() -> None:
     assert first_prediction_time(table_of(rms[:60])) == 590, "nothing showed: the end"
 
 
-def test_labels_and_the_time_that_follows_from_them() -> None:
+def test_labels_grow_from_the_first_wear_to_the_end() -> None:
     t = np.array([0.0, 10, 20, 30, 40])
     np.testing.assert_allclose(fpt_label(t, 20), [0, 0, 0, 0.5, 1])
     np.testing.assert_allclose(fpt_label(t, 40), [0, 0, 0, 0, 1])
-    np.testing.assert_allclose(remaining_s(t / 40, t), [np.inf, 30, 20, 10, 0])
-    np.testing.assert_allclose(remaining_s(fpt_label(t, 20)[3:], t[3:] - 20), [10, 0])
 
 
 @pytest.mark.nightly

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from nacdrive.extras.bearings.challenge import learning_lives_s
-from nacdrive.extras.bearings.life import BearingLife, prior_of, span, summary, table, write_files
+from nacdrive.extras.bearings.life import BearingLife, document, prior_of, span, summary, table, write_files
 from nacdrive.extras.bearings.wear import RemainingLife, WearCurve
 
 HOUR = 3600.0
@@ -22,7 +23,8 @@ def life_of(snapshots: int = 5) -> BearingLife:
     left = HOUR * np.arange(10.0, 10 - snapshots, -1)
     worn = np.arange(snapshots) >= snapshots - 2
     life = RemainingLife(left / 2, left, left * 4, worn)
-    return BearingLife(WearCurve(t_s, wear, np.full(snapshots, np.nan)), life, "the 2 lives that were given")
+    curve = WearCurve(t_s, wear, np.full(snapshots, np.nan), np.where(worn, 3.2, 1.1))
+    return BearingLife(curve, life, "the 2 lives that were given", 2)
 
 
 @pytest.mark.parametrize(
@@ -49,9 +51,9 @@ def test_a_table_shows_the_first_snapshot_the_last_and_some_between() -> None:
     assert columns == {
         "running for": ["0 h 00 min", "2 h 00 min", "4 h 00 min"],
         "wear (0 new, 1 failed)": ["0.00", "0.25", "0.50"],
-        "remaining life": ["10 h 00 min", "8 h 00 min", "6 h 00 min"],
+        "remaining life": ["-", "-", "6 h 00 min"],
         "80 % interval": [f"{a} h 00 min .. {b} h 00 min" for a, b in ((5, 40), (4, 32), (3, 24))],
-        "how sure": ["a guess"] * 3,
+        "state": ["healthy", "healthy", "close to the end"],
     }
     assert [column.justify for column in shown.columns] == [*["right"] * 4, "left"]
     assert len(table("pump", life_of(2), 9).rows) == 2
@@ -59,9 +61,28 @@ def test_a_table_shows_the_first_snapshot_the_last_and_some_between() -> None:
 
 def test_the_sentence_is_about_the_last_snapshot() -> None:
     assert summary("pump", life_of()) == (
-        "pump now: about 6 h 00 min left, with 80 % probability 3 h 00 min to 24 h 00 min: a guess (by wear and age). "
-        "Ages are compared with the 2 lives that were given."
+        "pump now: close to the end, vibration 3.2 times that of its beginning. About 6 h 00 min left, with 80 % "
+        "probability 3 h 00 min to 24 h 00 min: a guess (by wear and age); half of such medians were off by a factor "
+        "of 2.8 or more on six bearings of PRONOSTIA. Look again in 1 h 30 min. This rests on a model that learnt "
+        "from 2 runs to failure; ages are compared with the 2 lives that were given."
     )
+
+
+def test_a_bearing_that_shows_nothing_gets_no_median_of_its_own() -> None:
+    one = life_of()
+    flat = WearCurve(one.curve.t_s, np.zeros(5), one.curve.truth)
+    quiet = replace(one, curve=flat, life=replace(one.life, worn=np.zeros(5, bool)), learnt=None)
+    text = summary("pump", quiet)
+    assert text.startswith(
+        "pump now: healthy, vibration 1.0 times that of its beginning. Nothing shows yet, so nothing"
+    )
+    assert "By age alone, one bearing in ten of this age fails within 3 h 00 min, half within 6 h 00 min" in text
+    assert " left" not in text and "Look again in 1 h 30 min" in text
+    assert "learnt from an unknown number of runs to failure" in text
+    told = document(quiet)
+    assert told["state"] == "healthy" and told["look_again_s"] == 5400 and told["runs_learnt_from"] is None
+    assert told["basis"] == "no wear shows, so by age alone; the 2 lives that were given"
+    assert told["sureness"] == "a guess" and len(told["remaining_s"]) == 5
 
 
 def test_the_file_has_a_row_for_every_snapshot_of_every_bearing(tmp_path: Path) -> None:

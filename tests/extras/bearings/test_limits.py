@@ -39,7 +39,7 @@ from nacdrive.extras.bearings.layouts import (
     temperatures,
 )
 from nacdrive.extras.bearings.runs import read_published_features
-from nacdrive.extras.bearings.wear import first_prediction_time, fpt_label, remaining_s
+from nacdrive.extras.bearings.wear import first_prediction_time, fpt_label
 from tests.helpers import bearings as made
 
 DAY = 86_400.0
@@ -309,12 +309,6 @@ def test_labels_end_at_one_even_where_life_is_a_moment():
     assert fpt_label([0.0, 10.0], 10.0).tolist() == [0.0, 1.0] and fpt_label([0.0], 5.0).tolist() == [1.0]
     assert fpt_label([0.0, 5.0, 10.0, 20.0], 5.0).tolist() == [0.0, 0.0, pytest.approx(1 / 3), 1.0]
     assert fpt_label([0, 1], 0).dtype == np.float32
-
-
-def test_what_remains_follows_from_the_share_that_is_gone():
-    found = remaining_s([0.0, 0.25, 0.5, 1.0, 2.0, -1.0], [9.0, 10.0, 10.0, 10.0, 10.0, 10.0])
-    assert found.tolist() == [math.inf, 30.0, 10.0, 0.0, 0.0, math.inf]
-    assert remaining_s(0.5, [1.0, 2.0]).tolist() == [1.0, 2.0]
 
 
 # ---------------------------------------------------------------- features

@@ -50,16 +50,18 @@ def test_wear_of_a_bearing_is_printed_written_and_drawn(shelf, tmp_path, capsys)
     assert dispatch(["predict", str(bearing), "--model", str(shelf / "pronostia.pt"), "--out", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     assert "Bearing2_7: 30 snapshots" in printed
-    assert "Bearing2_7 now: about" in printed
-    assert "(no wear shows, so by age alone)" in printed or "(by wear and age)" in printed
-    assert "Ages are compared with the 1 life that the model learnt from." in printed
+    assert "Bearing2_7 now: " in printed
+    assert "learnt from 1 run to failure; ages are compared with the 1 life that the model learnt from." in printed
     header, *rows = (tmp_path / "wear.csv").read_text().splitlines()
     assert header == "bearing,t_s,wear,remaining_s,remaining_low_s,remaining_high_s,wear_shows"
     assert len(rows) == 30
     for row in rows:
         low, middle, high = (float(row.split(",")[column]) for column in (4, 3, 5))
         assert 0 < low < middle < high
-    assert f"now: about {span(middle)} left, with 80 % probability {span(low)} to {span(high)}" in printed
+    worn = f"About {span(middle)} left, with 80 % probability {span(low)} to {span(high)}"
+    flat = f"fails within {span(low)}, half within {span(middle)}, nine in ten within {span(high)}"
+    assert worn in printed or flat in printed
+    assert f"Look again in {span(low / 2)}" in printed
     assert Image.open(tmp_path / "wear.png").width > 100
 
 
@@ -114,7 +116,10 @@ def test_wear_is_a_json_document(shelf, tmp_path, capsys):
     model = str(shelf / "pronostia.pt")
     assert dispatch(["predict", str(bearing), "--model", model, "--out", str(tmp_path), "--json"]) == 0
     columns = json.loads(capsys.readouterr().out)["predictions"]["Bearing2_7"]
-    assert {len(column) for column in columns.values()} == {30}
+    assert {len(column) for column in columns.values() if isinstance(column, list)} == {30}
+    assert columns["state"] in ("healthy", "worn", "close to the end") and columns["runs_learnt_from"] == 1
+    assert columns["look_again_s"] == pytest.approx(columns["remaining_low_s"][-1] / 2)
+    assert columns["sureness"] and "the 1 life that the model learnt from" in columns["basis"]
     assert all(isinstance(value, float) for value in columns["wear"])
 
 
