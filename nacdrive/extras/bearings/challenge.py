@@ -24,7 +24,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.datasets.synthetic import is_synthetic
 from nacdrive.extras.bearings.features import features
 from nacdrive.extras.bearings.layouts import PRONOSTIA, Bearing, file_number, open_bearings
-from nacdrive.extras.bearings.runs import DEVIATION, RunToFailure
+from nacdrive.extras.bearings.runs import RunToFailure
 from nacdrive.extras.bearings.wear import SurvivalPrior, phm2012_score, wear_curves
 from nacdrive.tasks.base import Metric
 from nacdrive.tasks.sample import Sample
@@ -47,12 +47,6 @@ NOTE = (
 )
 CONSTANT_S = 1000.0
 """A round answer, chosen without looking."""
-SMOOTHED = 30
-"""Snapshots that references take the mean of, the present one and those before it: five minutes."""
-TREND = 1 / 3
-"""Latest part of what is known that the exponential is fitted to."""
-
-
 PERIOD_S = 10.0
 
 LEARNING_FILES = {
@@ -218,24 +212,18 @@ def challenge_scores(outputs: Sequence[Tensor], samples: Sequence[Sample]) -> di
 
 
 def challenge_references(train: Sequence[Sample], samples: Sequence[Sample]) -> dict[str, list[Tensor]]:
-    """Answers without a network: constants, ages, an exponential of the vibration."""
+    """Answers without a network: constants and ages."""
     times = {name: t.double().numpy() for name, t in field_of(samples, "t").items()}
     learnt = {name: t.double().numpy() for name, t in field_of(train, "t").items()}
     lives = {name: float(t[-1]) for name, t in learnt.items()}
     prior = SurvivalPrior(tuple(lives.values()))
     middle = {name: float(prior.remaining_s(t[-1], 0.5)) for name, t in times.items()}
     mean = {name: max(mean_life(name, lives) - t[-1], 0.0) for name, t in times.items()}
-    limit = float(np.median([deviation(x.double().numpy())[-1] for x in field_of(train, "x").values()]))
-    grown = {
-        name: exponential(times[name], deviation(x.double().numpy()), limit, middle[name])
-        for name, x in field_of(samples, "x").items()
-    }
     answers = {
         f"always {CONSTANT_S:.0f} s": dict.fromkeys(times, CONSTANT_S),
         "best constant for the learning bearings": dict.fromkeys(times, best_constant(list(learnt.values()))),
         "mean life of the condition minus elapsed": mean,
         "median of the survival prior": middle,
-        "exponential degradation": grown,
     }
     return {name: direct(by_bearing, samples) for name, by_bearing in answers.items()}
 
@@ -260,29 +248,3 @@ def best_constant(times: Sequence[NDArray[np.float64]]) -> float:
         np.mean([phm2012_score(t[-1] - t[:-1], np.full(len(t) - 1, guess)) for t in times]) for guess in candidates
     ]
     return float(candidates[int(np.argmax(scores))])
-
-
-def smoothed(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean of each row of [N, ...] and up to 29 before it."""
-    total = np.concatenate([np.zeros_like(x[:1]), x.cumsum(axis=0)])
-    last = np.arange(1, len(x) + 1)
-    first = np.maximum(last - SMOOTHED, 0)
-    return np.asarray((total[last] - total[first]) / (last - first).reshape(-1, *[1] * (x.ndim - 1)))
-
-
-def deviation(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """[N] logarithm of the vibration over that of the bearing's own beginning, mean of both axes, over five minutes."""
-    return smoothed(x[:, [DEVIATION, DEVIATION + x.shape[1] // 2]].mean(axis=1))
-
-
-def exponential(t_s: NDArray[np.float64], level: NDArray[np.float64], limit: float, otherwise: float) -> float:
-    """Remaining seconds until an exponential through the latest third of the vibration, whose logarithm is ``level``,
-    reaches ``limit``; ``otherwise`` where it does not grow.
-    """
-    known = t_s >= t_s[-1] - TREND * (t_s[-1] - t_s[0])
-    if known.sum() < 2:
-        return otherwise
-    slope, offset = np.polyfit(t_s[known] - t_s[-1], level[known], 1)
-    if slope <= 0:
-        return otherwise
-    return float(max((limit - offset) / slope, 0.0))

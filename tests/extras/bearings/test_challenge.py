@@ -20,10 +20,8 @@ from nacdrive.extras.bearings.challenge import (
     best_constant,
     challenge_references,
     challenge_scores,
-    exponential,
     mean_life,
     read_challenge,
-    smoothed,
 )
 from nacdrive.extras.bearings.layouts import open_bearings
 from nacdrive.extras.bearings.wear import SurvivalPrior, phm2012_score, posterior, quantiles_of
@@ -178,7 +176,7 @@ def test_where_no_wear_shows_the_answer_is_the_priors(fold):
 def test_references_are_answers_for_every_bearing(fold):
     samples = fold.tests["pronostia"]
     found = load_task("pronostia", "challenge").references("pronostia", fold.train, samples)
-    assert len(found) == 5
+    assert len(found) == 4
     scores = {name: challenge_scores(y, samples) for name, y in found.items()}
     assert all(math.isfinite(value) for values in scores.values() for value in values.values())
     mean = scores["mean life of the condition minus elapsed"]
@@ -197,25 +195,6 @@ def test_mean_life_is_that_of_the_condition_and_of_all_where_none_is_known():
 
 def test_the_best_constant_is_right_for_a_bearing_that_is_always_asked_at_one_time():
     assert best_constant([np.array([0.0, 1000.0])]) == pytest.approx(1000, rel=0.06)
-
-
-def test_means_over_the_past_are_those_of_a_loop():
-    x = np.random.default_rng(0).normal(size=(70, 3))
-    expected = np.stack([x[max(0, i - 29) : i + 1].mean(axis=0) for i in range(len(x))])
-    np.testing.assert_allclose(smoothed(x), expected)
-    np.testing.assert_allclose(smoothed(x[:, 0]), expected[:, 0])
-
-
-def test_an_exponential_reaches_its_limit_when_it_does():
-    t = np.arange(0.0, 3000.0, 10.0)
-    assert exponential(t, 0.001 * t, limit=4.0, otherwise=7.0) == pytest.approx(4000 - 2990)
-    assert exponential(t, -0.001 * t, limit=4.0, otherwise=7.0) == 7
-    assert exponential(t, 0.002 * t, limit=4.0, otherwise=7.0) == 0
-    # What was before the latest third counts for nothing, and from one snapshot nothing follows.
-    late = np.where(t < 2000, 5.0, 0.001 * t)
-    assert exponential(t, late, limit=4.0, otherwise=7.0) == pytest.approx(4000 - 2990)
-    assert exponential(t[:1], t[:1], limit=4.0, otherwise=7.0) == 7
-    assert exponential(t[:2] + 5, t[:2], limit=4.0, otherwise=7.0) == 7
 
 
 def test_an_interval_that_the_life_lies_in_counts_as_covered(fold):
