@@ -41,6 +41,8 @@ ACTIVITIES = (
 )
 """A reading's ``activity`` counts them in this order."""
 COLUMNS = ("sequence", "tag", "ticks", "date", "x", "y", "z", "activity")
+PUBLIC_COLUMNS = ("id", *COLUMNS[:3], *COLUMNS[4:])
+"""Of a public copy, whose first line names them."""
 TICK_S = 1e-7
 RECORDING_NAME = re.compile(r"([A-Za-z]+)\d+")
 
@@ -64,7 +66,8 @@ def read_par(path: Path) -> list[ParRecording]:
     """Recordings of a PAR file, or of the official one in a folder, in order of names; ``UserError`` if there is none,
     it is a damaged copy of the official one, or a line is not of the format.
 
-    A file as long as the official one must be it to the bit; files of one's own in its format are read as they are.
+    A file as long as the official one must be it to the bit; files of one's own in its format, or in that of a public
+    copy with a header, are read as they are. Readings whose time goes back are sorted, with a warning.
     """
     if path.is_dir():
         path = path / FILE_NAME
@@ -72,13 +75,14 @@ def read_par(path: Path) -> list[ParRecording]:
         raise UserError(f"{path} does not exist: 'nacdrive data fetch par' gets it, or name the file.")
     data = path.read_bytes()
     check_official(path, data)
+    columns = PUBLIC_COLUMNS if data.startswith(b"id,") else COLUMNS
     try:
         table = csv.read_csv(
             pa.BufferReader(data),
-            csv.ReadOptions(column_names=COLUMNS, use_threads=False),
+            csv.ReadOptions(column_names=columns, skip_rows=int(columns != COLUMNS), use_threads=False),
             convert_options=csv.ConvertOptions(
                 column_types={
-                    **dict.fromkeys(("sequence", "tag", "date", "activity"), pa.string()),
+                    **dict.fromkeys(("id", "sequence", "tag", "date", "activity"), pa.string()),
                     **dict.fromkeys("xyz", pa.float64()),
                     "ticks": pa.int64(),
                 }
@@ -98,6 +102,12 @@ def read_par(path: Path) -> list[ParRecording]:
     recordings = []
     for name in names:
         rows = np.flatnonzero(sequence == name)
+        back = rows[1:][np.diff(ticks[rows]) < 0]
+        if len(back):
+            line = back[0] + 1 + (columns != COLUMNS)
+            warnings.warn(
+                f"{path} line {line}: time goes back within {name} (times: {len(back)}): sorted.", stacklevel=2
+            )
         rows = rows[np.argsort(ticks[rows], kind="stable")]
         t_s = (ticks[rows] - ticks[rows[0]]) * TICK_S
         person = re.match("[A-Za-z]+", name)
@@ -135,8 +145,10 @@ def line_error(path: Path, data: bytes) -> UserError:
     """What is wrong with the first line that is not of the format."""
     for number, line in enumerate(data.decode(errors="replace").splitlines(), start=1):
         fields = line.split(",")
-        if not line:
+        if not line or (number == 1 and fields[0] == "id"):
             continue
+        if data.startswith(b"id,"):
+            fields[:] = [*fields[1:4], "", *fields[4:]]
         if len(fields) != len(COLUMNS):
             return UserError(
                 f"{path} line {number} has {len(fields)} columns where {len(COLUMNS)} belong: mend the file."

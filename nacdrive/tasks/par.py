@@ -53,7 +53,10 @@ class PAR(Classification):
         else:
             # Whole segments: cut shorter, no answer would be learnt with the window that it is tested with.
             self.settings |= {"chunk": self.context + SCORED}
-            self.note = "Leave one person out; the epoch is chosen on a recording of each other person."
+            self.note = (
+                "Leave one person out; the epoch is chosen on a recording of each other person. Of a single person, "
+                "one recording is left out instead, and the last other one chooses the epoch."
+            )
 
     def folds(self, data_dirs: Mapping[str, Path], count: int, seed: int, size: Size = EVERYTHING) -> list[Fold]:
         """See ``Task.folds``; sequences are segments, or rows for the paper."""
@@ -61,24 +64,30 @@ class PAR(Classification):
         recordings = read_par(folder / SYNTHETIC_PAR_FILE if is_synthetic(folder) else folder)
         if self.protocol == "paper":
             return row_folds(recordings, count, seed, size.max_samples)
+        if len(recordings) < 2:
+            raise UserError(f"{folder} holds one recording: one more is needed to be held out.")
         persons = sorted({recording.person for recording in recordings})
         if len(persons) < 2:
-            raise UserError(f"{folder} holds recordings of one person: one more is needed to be held out.")
-        return [self.person_fold(person, recordings, size) for person in persons[:count]]
+            return [self.fold(f"recording {held.name}", [held], recordings, size) for held in recordings[:count]]
+        return [
+            self.fold(f"person {person}", [r for r in recordings if r.person == person], recordings, size)
+            for person in persons[:count]
+        ]
 
-    def person_fold(self, person: str, recordings: Sequence[ParRecording], size: Size) -> Fold:
-        """One person held out; of every other the last recording chooses the epoch, if there is another."""
-        others = [r for r in recordings if r.person != person]
+    def fold(self, name: str, held: Sequence[ParRecording], recordings: Sequence[ParRecording], size: Size) -> Fold:
+        """Recordings held out; of every other person the last one chooses the epoch, if there is another."""
+        names = {r.name for r in held}
+        others = [r for r in recordings if r.name not in names]
         last = {r.person: r.name for r in others}
         valid = [r for r in others if r.name == last[r.person]]
         train = [r for r in others if r.name != last[r.person]]
         if not train:
             train, valid = valid, []
         return Fold(
-            f"person {person}",
+            name,
             evenly(self.cut(train), size.max_samples),
             evenly(self.cut(valid), size.max_tests),
-            {self.name: evenly(self.cut([r for r in recordings if r.person == person]), size.max_tests)},
+            {self.name: evenly(self.cut(held), size.max_tests)},
         )
 
     def cut(self, recordings: Sequence[ParRecording]) -> list[Sample]:

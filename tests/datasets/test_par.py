@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import lzma
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.datasets import par
 from nacdrive.datasets.par import ACTIVITIES, TAGS, read_par
 
+TENTH = Path(__file__).resolve().parents[3] / "shared/data/par_person_a.txt.xz"
 PUBLISHED = "A01,020-000-033-111,633790226057226795,27.05.2009 14:03:25:723,4.2925,2.0738,1.3665,walking"
 
 
@@ -27,7 +29,8 @@ def test_recordings_come_by_name_and_time(tmp_path: Path, newline: str) -> None:
     ]
     path = tmp_path / "mine.txt"
     path.write_text(newline.join(lines) + newline, newline="")
-    a, b = read_par(path)
+    with pytest.warns(UserWarning, match="time goes back"):
+        a, b = read_par(path)
     assert (a.name, a.person, len(a), b.name, b.person, len(b)) == ("A01", "A", 3, "B02", "B", 1)
     np.testing.assert_allclose(a.t_s, [0, 0.027, 1.2345678], atol=1e-9)
     assert a.tag.tolist() == [2, 1, 3] and b.tag.tolist() == [2]
@@ -74,3 +77,44 @@ def test_a_damaged_copy_of_the_official_file_is_refused(tmp_path: Path, monkeypa
     monkeypatch.setattr(par, "SIZE", 5)
     with pytest.warns(UserWarning, match="is not the official file"):
         assert len(read_par(tmp_path)) == 1
+
+
+HEADER = "id, sequence_name, tag_indicator, timestamp, x_coordinate, y_coordinate, z_coordinate, activity"
+
+
+def public(number: int, ticks: int, x: str = "1.5") -> str:
+    return f"{number},A01,{next(iter(TAGS))},{ticks},{x},2.5,0,walking"
+
+
+def test_a_public_copy_with_a_header_is_read_and_its_bad_line_named(tmp_path: Path) -> None:
+    path = tmp_path / "tenth.txt"
+    path.write_text("\n".join([HEADER, public(0, 100), public(1, 10_000_100)]))
+    (recording,) = read_par(path)
+    assert recording.name == "A01" and recording.t_s.tolist() == [0, 1]
+    np.testing.assert_allclose(recording.xyz, [[1.5, 2.5, 0]] * 2)
+    path.write_text("\n".join([HEADER, public(0, 100), public(1, 200, "nan")]))
+    with pytest.raises(UserError, match=r"tenth.txt line 3 holds no finite time and position"):
+        read_par(path)
+    path.write_text("\n".join([HEADER, public(0, 100), public(1, 200) + ",7"]))
+    with pytest.raises(UserError, match="line 3 has 9 columns where 8 belong"):
+        read_par(path)
+
+
+def test_times_that_go_back_are_sorted_with_a_word_of_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "mine.txt"
+    path.write_text("\n".join([row(ticks=100), row("B01", ticks=50), row(ticks=300), row(ticks=200)]))
+    with pytest.warns(UserWarning, match=r"mine.txt line 4: time goes back within A01 \(times: 1\): sorted"):
+        recordings = read_par(path)
+    np.testing.assert_allclose(recordings[0].t_s, [0, 1e-5, 2e-5])
+    path.write_text("\n".join([HEADER, public(0, 300), public(1, 200)]))
+    with pytest.warns(UserWarning, match="line 3: time goes back"):
+        read_par(path)
+
+
+@pytest.mark.skipif(not TENTH.is_file(), reason="PAR's first tenth is not on this machine")
+def test_the_real_tenth_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "tenth.txt"
+    path.write_bytes(lzma.decompress(TENTH.read_bytes()))
+    with pytest.warns(UserWarning, match="time goes back"):
+        recordings = read_par(path)
+    assert {r.name: len(r) for r in recordings} == {"A01": 5830, "A02": 5691, "A03": 4965}

@@ -72,11 +72,20 @@ def test_made_up_activities_are_learnt(data_dirs, tmp_path):
     assert 0 < scores["f1"] <= 100
 
 
-def test_a_person_alone_cannot_be_held_out(data_dirs, tmp_path):
+def test_of_one_person_a_recording_is_held_out_and_a_recording_alone_cannot_be(data_dirs, tmp_path):
     lines = [row for row in (data_dirs["par"] / "readings.txt").read_text().splitlines() if row.startswith("A")]
     (tmp_path / "ConfLongDemo_JSI.txt").write_text("\n".join(lines))
     alone = {"par": tmp_path}
-    with pytest.warns(UserWarning), pytest.raises(UserError, match="recordings of one person"):
+    with pytest.warns(UserWarning):
+        folds = load_task("par", "sequence").folds(alone, 5, 0)
+    names = sorted({row.split(",")[0] for row in lines})
+    assert [fold.name for fold in folds] == [f"recording {name}" for name in names][:5]
+    for fold in folds:
+        held, kept, learnt = ({s.name for s in part} for part in (fold.tests["par"], fold.valid, fold.train))
+        assert held == {fold.name.split()[1]} and not held & (kept | learnt) and not kept & learnt
+    one = [row for row in lines if row.startswith(names[0])]
+    (tmp_path / "ConfLongDemo_JSI.txt").write_text("\n".join(one))
+    with pytest.warns(UserWarning), pytest.raises(UserError, match="holds one recording: one more is needed"):
         load_task("par", "sequence").folds(alone, 1, 0)
     with pytest.warns(UserWarning), pytest.raises(UserError, match="person B alone"):
         load_task("par", "paper").folds(alone, 1, 0)
