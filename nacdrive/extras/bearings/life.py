@@ -85,9 +85,8 @@ def prior_of(given: Sequence[float], learnt: Mapping[str, float], own: str | Non
 def write_files(bearings: Mapping[str, BearingLife], out: Path, title: str) -> None:
     """``wear.csv`` with a row per snapshot, and ``wear.png``, into ``out``."""
     write_text(out / "wear.csv", csv_text(COLUMNS, rows_of(bearings)))
-    curves, lives = (
-        {n: value for n, one in bearings.items() for value in [getattr(one, part)]} for part in ("curve", "life")
-    )
+    curves = {name: bearing.curve for name, bearing in bearings.items()}
+    lives = {name: bearing.life for name, bearing in bearings.items()}
     plot_wear(curves, out / "wear.png", title=title, known=False, lives=lives)
 
 
