@@ -21,10 +21,10 @@ def drives():
 @pytest.mark.parametrize(
     ("name", "model"),
     [
-        ("nac_steady", "nac-steady"),
+        ("nac_steady", "nac-key"),
         ("pilotnet", "dense"),
-        pytest.param("nac_exact", "nac-exact", marks=pytest.mark.nightly),
-        pytest.param("nac_euler", "nac-euler", marks=pytest.mark.nightly),
+        pytest.param("nac_exact", "nac-key", marks=pytest.mark.nightly),
+        pytest.param("nac_euler", "nac-key", marks=pytest.mark.nightly),
     ],
 )
 def test_a_shipped_policy_steers_as_the_geometric_driver(name, model, drives):

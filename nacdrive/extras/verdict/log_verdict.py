@@ -32,7 +32,7 @@ LONGEST_LAG_S = 1.0
 SIDES = ("left", "right")
 LEAST_FOR_LIKELY, LEAST_FOR_UNCLEAR = 0.99, 0.95
 """Share of the moments in which the policy steers further to the right for the left camera's picture than for the right
-one's. The real lake track, where policies lap, gave 0.99 to 1.00 in five people's drives."""
+one's. The real lake track, where policies lap, gave 0.99 to 1.00 in four people's drives."""
 MOST_BIAS_FOR_LIKELY, MOST_BIAS_FOR_UNCLEAR = 0.10, 0.15
 """Mean steering error, to either side."""
 LEAST_CORRELATION = 0.1
