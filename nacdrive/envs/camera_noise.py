@@ -96,7 +96,7 @@ class Camera:
 
     def reset(self, seed: int | None) -> None:
         self._random = np.random.default_rng(None if seed is None else (seed, 0xCA3E7A))
-        self._late: deque[Frame] = deque(maxlen=self.disturbance.delay_steps + 1)
+        self._late: deque[tuple[float, Frame]] = deque(maxlen=self.disturbance.delay_steps + 1)
         # Of their own: whether frames are lost leaves noise and blackouts as they are.
         self._losses = np.random.default_rng(None if seed is None else (seed, 0xD20))
         self._under_way: deque[tuple[int, float, Frame]] = deque()
@@ -116,10 +116,8 @@ class Camera:
     def __call__(self, frame: Frame, t_s: float = 0.0) -> Frame:
         """The disturbed frame at ``t_s`` seconds; ``frame`` itself is left as it is."""
         d = self.disturbance
-        if d.irregular:
-            frame = self._arriving(frame, t_s)
-        self._late.append(frame)
-        seen = self._late[0]
+        self._late.append(self._arriving(frame, t_s) if d.irregular else (t_s, frame))
+        self.taken_s, seen = self._late[0]
         # Drawn at every decision, so that one setting leaves the random numbers of the other alone.
         if self._random.random() < d.blackout:
             self._black_left = d.blackout_steps
@@ -144,8 +142,10 @@ class Camera:
         self._place = abs((self._place + step + 1) % 2 - 1)
         return float(np.exp(-(low + self._place * (high - low))))
 
-    def _arriving(self, frame: Frame, t_s: float) -> Frame:
-        """The newest frame that has arrived, where some are lost and others late; the first always arrives."""
+    def _arriving(self, frame: Frame, t_s: float) -> tuple[float, Frame]:
+        """When the newest frame that has arrived was taken, and it, where some are lost and others late; the first
+        always arrives.
+        """
         d = self.disturbance
         # Both are drawn at every decision, so that one setting leaves the random numbers of the other alone.
         lost, behind = self._losses.random() < d.dropped, int(self._losses.integers(d.late + 1))
@@ -155,11 +155,9 @@ class Camera:
             last_due = self._under_way[-1][0] if self._under_way else 0
             self._under_way.append((max(self._step + behind, last_due), t_s, frame))
         while self._under_way and self._under_way[0][0] <= self._step:
-            _, taken_s, newest = self._under_way.popleft()
-            self._arrived = taken_s, newest
+            self._arrived = self._under_way.popleft()[1:]
         self._step += 1
-        self.taken_s, shown = self._arrived
-        return shown
+        return self._arrived
 
 
 class NoisyCamera(DrivingWrapper):

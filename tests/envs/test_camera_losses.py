@@ -27,7 +27,17 @@ def shown(noise: CameraNoise, seed: int = 0) -> tuple[list[int], list[float]]:
     return numbers, times
 
 
-@pytest.mark.parametrize("noise", [CameraNoise(dropped=0.3), CameraNoise(late=3), CameraNoise(dropped=0.2, late=2)])
+@pytest.mark.parametrize(
+    "noise",
+    [
+        CameraNoise(dropped=0.3),
+        CameraNoise(late=3),
+        CameraNoise(dropped=0.2, late=2),
+        CameraNoise(dropped=0.3, delay_steps=5),
+        CameraNoise(late=2, delay_steps=3),
+    ],
+    ids=str,
+)
 def test_the_frame_that_is_shown_was_taken_when_it_is_said(noise: CameraNoise) -> None:
     numbers, times = shown(noise)
     np.testing.assert_allclose(times, 0.1 * np.array(numbers))
