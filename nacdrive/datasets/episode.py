@@ -32,8 +32,8 @@ LABELS = ("expert_steering", "expert_pedal")
 """Columns of what a continuous expert would do, which an episode has where that is not what was driven: float32."""
 SIDES = ("left", "right")
 """Cameras beside the one that ``frames`` are from."""
-OPTIONAL = (*LABELS, "expert_logits", *PLACES)
-"""Columns of numbers that not every episode has."""
+OPTIONAL = dict.fromkeys((*LABELS, "expert_logits", *PLACES), np.float32) | {"frame_t_s": np.float64}
+"""Columns of numbers that not every episode has, and their types."""
 
 
 def unknown_columns(steps: int) -> dict[str, Any]:
@@ -90,12 +90,14 @@ class Episode:
     """[N] direction of the car, counter-clockwise from east."""
     progress: NDArray[np.float32] | None = None
     """[N] laps driven, as a fraction (of CarRacing: the share of the tiles)."""
+    frame_t_s: NDArray[np.floating] | None = None
+    """[N] time at which each frame was taken, where some were lost or late; NaN or None where that is ``t_s``."""
 
     def __post_init__(self) -> None:
         for name, kind in COLUMNS.items():
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=kind))
         for name, values in self.optional.items():
-            object.__setattr__(self, name, np.ascontiguousarray(values, dtype=np.float32))
+            object.__setattr__(self, name, np.ascontiguousarray(values, dtype=OPTIONAL[name]))
         steps = len(self.frames)
         if steps == 0:
             raise ValueError("an episode has at least one frame")
@@ -106,7 +108,7 @@ class Episode:
         wrong |= {name: (len(images),) for name, images in self.side_frames.items() if len(images) != steps}
         if wrong:
             raise ValueError(f"an episode of {steps} frames cannot have columns of shape {wrong}")
-        if not (np.isfinite(self.t_s).all() and (np.diff(self.t_s) > 0).all()):
+        if not (np.isfinite(self.taken_s).all() and np.isfinite(self.t_s).all() and (np.diff(self.t_s) > 0).all()):
             raise ValueError("the times of an episode's frames must increase")
 
     def __len__(self) -> int:
@@ -137,7 +139,17 @@ class Episode:
         return digest.hexdigest()
 
     @property
-    def optional(self) -> dict[str, NDArray[np.float32]]:
+    def taken_s(self) -> NDArray[np.float64]:
+        """[N] when the frame of each row was taken: the time that a policy is given."""
+        return self.t_s if self.frame_t_s is None else np.where(np.isnan(self.frame_t_s), self.t_s, self.frame_t_s)
+
+    @property
+    def is_new(self) -> NDArray[np.bool_]:
+        """[N] whether the frame is newer than all before: a policy is asked then, and else its last decision holds."""
+        return np.diff(np.maximum.accumulate(self.taken_s), prepend=-np.inf) > 0
+
+    @property
+    def optional(self) -> dict[str, NDArray[Any]]:
         """Those of ``OPTIONAL`` that it has."""
         return {name: values for name in OPTIONAL if (values := getattr(self, name)) is not None}
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from nacdrive.common.foreign_json import parse_object
-from nacdrive.datasets.episode import COLUMNS, LABELS, PLACES, SIDES, Episode
+from nacdrive.datasets.episode import COLUMNS, OPTIONAL, SIDES, Episode
 
 SCHEMA_VERSION = 1
 METADATA_KEY = b"nacdrive"
@@ -36,6 +36,7 @@ OPTIONAL_UNITS = {
     "y_m": "metres to the north, NaN where unknown",
     "heading_rad": "radians counter-clockwise from east, NaN where unknown",
     "progress": "laps driven, as a fraction; of CarRacing the share of the tiles",
+    "frame_t_s": "seconds since the episode began when the frame was taken, where frames were lost or late",
 }
 """Of columns that most recordings lack."""
 
@@ -56,9 +57,9 @@ def to_parquet(episode: Episode) -> bytes:
         columns[side] = image_column(encoded, f"{episode.seed}-{side}")
         features[side] = {"_type": "Image"}
     value = {"dtype": "float32", "_type": "Value"}
-    for name in (*LABELS, *PLACES):
-        if (values := getattr(episode, name)) is not None:
-            columns[name], features[name] = pa.array(values), value
+    for name, values in episode.optional.items():
+        if name != "expert_logits":
+            columns[name], features[name] = pa.array(values), {**value, "dtype": values.dtype.name}
     if (logits := episode.expert_logits) is not None:
         columns["expert_logits"] = list_column(logits)
         features["expert_logits"] = {"feature": value, "length": logits.shape[1], "_type": "Sequence"}
@@ -117,7 +118,7 @@ def from_parquet(data: bytes) -> Episode:
         columns = {name: table.column(name).to_numpy() for name in COLUMNS}
         frames, sides = read_images(table, "frame"), [side for side in SIDES if side in table.column_names]
         side_frames = {side: read_images(table, side) for side in sides}
-        optional = [name for name in (*LABELS, *PLACES) if name in table.column_names]
+        optional = [name for name in OPTIONAL if name in table.column_names and name != "expert_logits"]
         columns |= {name: table.column(name).to_numpy() for name in optional}
         logits = None
         if "expert_logits" in table.column_names:

@@ -23,7 +23,7 @@ class Tick:
     step: int
     """Decision within the episode, from 0."""
     t_s: float
-    """Simulated time at which the frame was taken, in seconds since the episode began."""
+    """Simulated time of the decision, in seconds since the episode began."""
     frame: NDArray[np.uint8]
     """What the policy saw, [height, width, 3] RGB."""
     action: Action
@@ -43,6 +43,8 @@ class Tick:
     """Direction of the car, counter-clockwise from east."""
     progress: float | None = None
     """Laps driven, as a fraction (of CarRacing: the share of the tiles); None where the world does not say."""
+    frame_t_s: float | None = None
+    """When the frame that was seen was taken, where frames are lost or late; None where that is ``t_s``."""
     decision_ms: float = 0.0
     """Wall-clock time that the policy took to decide, in milliseconds."""
     budget_ms: float | None = None
@@ -70,6 +72,11 @@ class Tick:
     """All that the environment said with the frame."""
     next_info: Info = field(default_factory=lambda: Info())
     """What it said after the decision was carried out."""
+
+    @property
+    def taken_s(self) -> float:
+        """When the frame was taken, in seconds: the time that a policy is given."""
+        return self.t_s if self.frame_t_s is None else self.frame_t_s
 
     @property
     def is_late(self) -> bool:

@@ -143,9 +143,7 @@ class Camera:
         return float(np.exp(-(low + self._place * (high - low))))
 
     def _arriving(self, frame: Frame, t_s: float) -> tuple[float, Frame]:
-        """When the newest frame that has arrived was taken, and it, where some are lost and others late; the first
-        always arrives.
-        """
+        """When it was taken and the newest frame that has arrived: some are lost, others late, never the first."""
         d = self.disturbance
         # Both are drawn at every decision, so that one setting leaves the random numbers of the other alone.
         lost, behind = self._losses.random() < d.dropped, int(self._losses.integers(d.late + 1))

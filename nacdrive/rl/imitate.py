@@ -245,7 +245,7 @@ class Imitation:
                 assert tick.expert is not None
                 if tick.held:
                     continue  # no newer frame, no decision
-                times.append(float(tick.info.get("frame_t_s", tick.t_s)))
+                times.append(tick.taken_s)
                 frames.append(self.view.small(tick.frame)[0])
                 labels.append(label_of(tick.expert))
         finished = tick.next_info["laps"] > 0

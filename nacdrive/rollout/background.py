@@ -117,6 +117,8 @@ def split_drives(listener: Listener, steps: int, gap_s: float = 0.0) -> Listener
         cut = step == steps - 1 and not tick.done
         # Who records writes the last event down as the ending.
         events = (*tick.events, "goes on in the next episode") if cut else tick.events
-        listener(replace(tick, step=step, t_s=tick.t_s - first.t_s, done=tick.done or cut, events=events))
+        seen = None if tick.frame_t_s is None else tick.frame_t_s - first.t_s
+        own = replace(tick, step=step, t_s=tick.t_s - first.t_s, frame_t_s=seen)
+        listener(replace(own, done=tick.done or cut, events=events))
 
     return recording

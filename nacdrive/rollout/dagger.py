@@ -169,7 +169,7 @@ class MixtureWorker:
             for tick in supervised(opened, patience):
                 # Where no newer frame has come, the policy's last decision holds: there is nothing to learn.
                 if not tick.held:
-                    buffer(replace(tick, t_s=float(tick.info.get("frame_t_s", tick.t_s))))
+                    buffer(replace(tick, t_s=tick.taken_s, frame_t_s=None))
             meta = opened.meta
             if isinstance(opened.driver, Mixture):
                 meta = {"expert_share": opened.driver.expert_share}

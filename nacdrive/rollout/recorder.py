@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.action import KEYBOARD, Action
-from nacdrive.datasets.episode import PLACES, SIDES, Episode
+from nacdrive.datasets.episode import OPTIONAL, PLACES, SIDES, Episode
 from nacdrive.datasets.images import encode_jpeg, encode_png
 from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.drivers.tick import Tick
 
+SEEN = (*PLACES, "frame_t_s")
 CONTROLS = ("steering", "throttle", "brake")
 ENCODERS: dict[str, Callable[[NDArray[np.uint8]], bytes]] = {"png": encode_png, "jpeg": encode_jpeg}
 Label = Callable[[Tick], Action | None]
@@ -65,7 +66,7 @@ class EpisodeBuffer:
             self._clear()
         # Neurons and saliency are not recorded, and the frame is kept once.
         self._rows.append((tick.t_s, tick.action, tick.reward, tick.speed_mps, self.label(tick), tick.policy))
-        self._places.append(tuple(getattr(tick, name) for name in PLACES))
+        self._places.append(tuple(getattr(tick, name) for name in SEEN))
         # A frame that a camera disturbance has changed is no longer the one that came.
         came = tick.info.get("jpeg") if "clean_frame" not in tick.info else None
         self._waiting.append(("center", came or tick.frame))
@@ -101,11 +102,11 @@ class EpisodeBuffer:
             **self._known_places(),
         )
 
-    def _known_places(self) -> dict[str, NDArray[np.float32]]:
-        """Where the car was, column by column; without those that the environment never said."""
-        columns = dict(zip(PLACES, zip(*self._places, strict=True), strict=True))
+    def _known_places(self) -> dict[str, NDArray[Any]]:
+        """Where the car was and when frames were taken; without columns that the environment never said."""
+        columns = dict(zip(SEEN, zip(*self._places, strict=True), strict=True))
         return {
-            name: np.array([np.nan if value is None else value for value in values], dtype=np.float32)
+            name: np.array([np.nan if value is None else value for value in values], dtype=OPTIONAL[name])
             for name, values in columns.items()
             if any(value is not None for value in values)
         }

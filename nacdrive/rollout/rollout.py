@@ -19,7 +19,7 @@ from nacdrive.drivers.human import RestartEpisode
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 
-SEEN = ("speed_mps", "lane_offset_m", *PLACES)
+SEEN = ("speed_mps", "lane_offset_m", "frame_t_s", *PLACES)
 """Of ``Info``, what a Tick has under the same names."""
 
 

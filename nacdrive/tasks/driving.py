@@ -142,16 +142,15 @@ class Imitation(DrivingTask):
         return table
 
     def sample(self, path: Path, episode: Episode, actions: Tensor | None) -> Sample:
-        N = len(episode)
-        fields = {"frames": torch.from_numpy(episode.decoded()), "t": torch.tensor(episode.t_s)}
+        fields = {"frames": torch.from_numpy(episode.decoded()), "t": torch.tensor(episode.taken_s)}
         if actions is None:
             control = np.stack([episode.label, np.clip(episode.pedal_label, -1.0, 1.0)], axis=1)
-            return Sample(path.name, {**fields, "target": torch.tensor(control)})
+            return Sample(path.name, decided_on(episode, {**fields, "target": torch.tensor(control)}))
         logits = episode.expert_logits
         known = logits is not None and logits.shape[1] == len(actions)
-        fields["teacher"] = torch.tensor(logits) if known else torch.full((N, len(actions)), torch.nan)
-        fields |= {"target": torch.tensor(labels_of(episode)), "actions": actions.expand(N, -1, -1)}
-        return Sample(path.name, fields)
+        fields["teacher"] = torch.tensor(logits) if known else torch.full((len(episode), len(actions)), torch.nan)
+        fields |= {"target": torch.tensor(labels_of(episode)), "actions": actions.expand(len(episode), -1, -1)}
+        return Sample(path.name, decided_on(episode, fields))
 
     def architecture(self, samples: Sequence[Sample], gap_s: float, instruments: bool) -> dict[str, Any]:
         """CarRacing's network of the paper's Table 4, for pictures and actions of ``samples``."""
@@ -228,6 +227,12 @@ def frames_of(samples: Sequence[Sample], most: int | None) -> list[Sample]:
         )
         for s, i in evenly([(s, i) for s in samples for i in range(len(s))], most)
     ]
+
+
+def decided_on(episode: Episode, fields: dict[str, Tensor]) -> dict[str, Tensor]:
+    """``fields`` [N, ...] of an episode without rows whose frame is no newer: no policy is asked then."""
+    new = torch.from_numpy(episode.is_new)
+    return fields if new.all() else {name: values[new] for name, values in fields.items()}
 
 
 def chooses(episode: Episode) -> bool:

@@ -22,7 +22,7 @@ from nacdrive.layers import build
 from nacdrive.models import PolicyConfig
 from nacdrive.models.driving import DrivingNetwork
 from nacdrive.tasks.base import EVERYTHING, Fold, LossOptions, Metric, ProtocolName, Size
-from nacdrive.tasks.driving import NO_TEST, DrivingTask, frames_of, inverse_frequency, truncate
+from nacdrive.tasks.driving import NO_TEST, DrivingTask, decided_on, frames_of, inverse_frequency, truncate
 from nacdrive.tasks.images import CAMERA, CROP, SEEN, Augmentation, augmented, prepared
 from nacdrive.tasks.sample import Batch, Sample
 from nacdrive.tasks.splits import block_folds, blocks_of, hold_out, rotate
@@ -220,11 +220,11 @@ def drive_sample(episode: Episode, name: str, upright: bool = True) -> Sample:
     crooked = upright and camera_mount(episode.meta, STRAIGHT, SCENE) == SCENE
     fields = {
         "frames": torch.from_numpy(prepared(episode.frames, name, crooked)),
-        "t": torch.tensor(episode.t_s),
+        "t": torch.tensor(episode.taken_s),
         "target": torch.tensor(episode.label),
         **{side: torch.from_numpy(prepared(frames, name, crooked)) for side, frames in episode.side_frames.items()},
     }
-    return Sample(name, fields)
+    return Sample(name, decided_on(episode, fields))
 
 
 def with_sides(samples: Sequence[Sample]) -> list[Sample]:

@@ -24,8 +24,9 @@ def recorded_ticks(episode: Episode, number: int = 0, teacher: str | None = None
     own = teacher is not None and episode.driver == teacher
     ticks = replayed(episode, number, lambda i: (driven(episode, i, scored=own), math.nan))
     if episode.driver != KEYBOARD:
-        return list(ticks)
-    return [replace(tick, human=True, policy=policy(episode, i)) for i, tick in enumerate(ticks)]
+        # An expert that labels sees the true frames, whatever is recorded.
+        return [replace(tick, held=False) if own else tick for tick in ticks]
+    return [replace(tick, human=True, policy=policy(episode, i), held=False) for i, tick in enumerate(ticks)]
 
 
 def replayed(episode: Episode, number: int, decide: Callable[[int], tuple[Action, float]]) -> Iterator[Tick]:
@@ -33,11 +34,12 @@ def replayed(episode: Episode, number: int, decide: Callable[[int], tuple[Action
     gaps = np.diff(episode.t_s)
     usual = float(np.median(gaps)) if len(gaps) else 0.08
     total = 0.0
-    frames, places = episode.decoded(), episode.places
+    frames, is_new = episode.decoded(), episode.is_new
+    seen = episode.places if episode.frame_t_s is None else episode.places | {"frame_t_s": episode.frame_t_s}
     last = len(episode) - 1
 
     def where(i: int) -> dict[str, Any]:
-        return {name: float(values[i]) for name, values in places.items() if np.isfinite(values[i])}
+        return {name: float(values[i]) for name, values in seen.items() if np.isfinite(values[i])}
 
     ending = str(episode.meta.get("ended", "ended"))
     for i in range(len(episode)):
@@ -56,6 +58,7 @@ def replayed(episode: Episode, number: int, decide: Callable[[int], tuple[Action
             **where(i),
             decision_ms=decision_ms,
             budget_ms=(float(gaps[i]) if i < last else usual) * 1e3,
+            held=not is_new[i],
             expert=expert(episode, i),
             events=("started",) * (i == 0) + (ending,) * (i == last),
             done=i == last,

@@ -28,10 +28,8 @@ def retrace(
     """Ticks of the episode with the policy's decisions in place of those driven (the frames stay the recorded ones).
 
     Args:
-        policy: who looks; reset first.
-        episode: what it looks at.
+        policy: who looks; reset first. Where no newer frame had come, its last decision is held, as in a drive.
         number: the episode's place in its recording.
-        neurons: whether to read the neuron states of every decision.
         saliency_every: Grad-CAM at every so many decisions; 0 never.
     """
     from nacdrive.viz.saliency import GradCam
@@ -41,13 +39,16 @@ def retrace(
     policy.reset()
     states: list[dict[str, NDArray[np.float32]]] = []
     maps: list[NDArray[np.float32] | None] = []
+    taken_s, is_new, action = episode.taken_s, episode.is_new, Action(0.0, 0.0, 0.0)
 
     def decide(i: int) -> tuple[Action, float]:
+        nonlocal action
         began = time.perf_counter()
-        action = policy.step(frames[i], float(episode.t_s[i]), float(episode.speed_mps[i]))
+        if is_new[i]:
+            action = policy.step(frames[i], float(taken_s[i]), float(episode.speed_mps[i]))
         spent = (time.perf_counter() - began) * 1e3
-        states.append(policy.neurons() if neurons else {})
-        maps.append(cam() if cam is not None and i % saliency_every == 0 else None)
+        states.append((policy.neurons() if is_new[i] else states[-1]) if neurons else {})
+        maps.append(cam() if cam is not None and is_new[i] and i % saliency_every == 0 else None)
         return action, spent
 
     try:
@@ -62,8 +63,8 @@ def why_of(
 ) -> dict[str, Any]:
     """What muting each part alone does to the decision of ``step``, as of ``Effects.explain``; the policy is reset."""
     policy.reset()
-    for tick in ticks[max(0, step - policy.config.window) : step + 1]:
-        policy.step(tick.frame, tick.t_s, tick.speed_mps)
+    for tick in [tick for tick in ticks[: step + 1] if not tick.held][-policy.config.window - 1 :]:
+        policy.step(tick.frame, tick.taken_s, tick.speed_mps)
     return meter.measure(policy.last_decision()).explain(names)  # type: ignore[arg-type]
 
 

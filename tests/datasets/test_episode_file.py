@@ -70,6 +70,28 @@ def test_places_come_back_and_reach_the_ticks_of_a_replay() -> None:
     assert (ticks[5].y_m, ticks[5].heading_rad, ticks[5].progress) == (2, 3, 4)
 
 
+def test_when_frames_were_taken_comes_back_exactly_and_reaches_a_replay() -> None:
+    taken_s = np.array([0.0, 0.0, 1 / 3, 0.1, np.nan, 0.4])
+    episode = replace(make_episode(), frame_t_s=taken_s)
+    data = to_parquet(episode)
+    back = from_parquet(data)
+    assert back.frame_t_s is not None and back.frame_t_s.dtype == np.float64
+    np.testing.assert_array_equal(back.frame_t_s, taken_s)
+    np.testing.assert_array_equal(back.taken_s, [0.0, 0.0, 1 / 3, 0.1, 4 * 0.08, 0.4])
+    assert back.is_new.tolist() == [True, False, True, False, False, True]  # 0.32 s is before 1/3 s
+    assert "frame_t_s" in json.loads(pq.read_table(pa.BufferReader(data)).schema.metadata[METADATA_KEY])["units"]
+    ticks = recorded_ticks(back)
+    assert [tick.frame_t_s for tick in ticks] == [0.0, 0.0, 1 / 3, 0.1, None, 0.4]
+    assert [tick.held for tick in ticks] == (~back.is_new).tolist()
+    assert not any(tick.held for tick in recorded_ticks(back, teacher=back.driver)), "it sees the true frames"
+    assert make_episode().is_new.all() and "frame_t_s" not in pq.read_table(pa.BufferReader(to_parquet(make_episode())))
+
+
+def test_a_time_that_cannot_be_is_refused() -> None:
+    with pytest.raises(ValueError, match="times"):
+        replace(make_episode(), frame_t_s=np.full(6, np.inf))
+
+
 @pytest.mark.nightly
 def test_an_episode_that_knows_no_places_has_the_file_that_it_always_had() -> None:
     recorded = next(SAMPLE.glob("episode-*.parquet")).read_bytes()

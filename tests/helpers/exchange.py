@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from nacdrive.datasets.episode import COLUMNS, LABELS, PLACES, Episode
+from nacdrive.datasets.episode import COLUMNS, OPTIONAL, PLACES, Episode
 from nacdrive.datasets.images import encode_jpeg, encode_png
 from nacdrive.datasets.recording import Recording, RecordingWriter
 
@@ -63,7 +63,10 @@ def drive(
         expert_pedal=noise.uniform(-1, 1, steps) if pedal else None,
         side_frames={"left": frames(), "right": frames()} if sides else {},
         **(
-            {name: np.where(noise.random(steps) < 0.2, np.nan, noise.normal(size=steps)) for name in PLACES[:3]}
+            {
+                name: np.where(noise.random(steps) < 0.2, np.nan, noise.normal(size=steps))
+                for name in (*PLACES[:3], "frame_t_s")
+            }
             if places
             else {}
         ),
@@ -127,7 +130,7 @@ def assert_same_episode(a: Episode, b: Episode, *, frames: str) -> None:
         b.episode_return,
         b.meta,
     )
-    for name in (*COLUMNS, *LABELS, "expert_logits", *PLACES):
+    for name in (*COLUMNS, *OPTIONAL):
         mine, others = getattr(a, name), getattr(b, name)
         assert (mine is None) == (others is None), name
         if mine is not None:

@@ -141,6 +141,15 @@ def test_a_recording_is_kept_split_drives() -> None:
     assert [one.step for one in told] == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 0]
     assert [one.done for one in told] == [False, False, False, True] * 2 + [False] * 3
     assert told[4].t_s == 0.0 and told[5].t_s == 0.5
+    assert all(one.frame_t_s is None for one in told)
+
+
+def test_a_part_of_a_drive_shifts_the_times_of_its_frames_too() -> None:
+    told: list[Tick] = []
+    listener = split_drives(told.append, 4)
+    for step in range(3):
+        listener(replace(tick(step, 7 + step * 0.5), frame_t_s=7 + step * 0.25))
+    assert [one.frame_t_s for one in told] == [0.0, 0.25, 0.5]
 
 
 def test_a_correction_that_ends_with_the_simulator_is_kept_at_once(tmp_path: Path) -> None:

@@ -35,6 +35,15 @@ def test_columns_hold_what_was_driven_and_what_was_known() -> None:
     assert (episode.source, episode.driver, episode.meta["a"], len(episode.frames)) == ("s", "d", 1, 2)
 
 
+def test_when_a_frame_was_taken_is_kept_where_the_camera_says_so() -> None:
+    episode = buffer_of([{"frame_t_s": 0.0}, {"frame_t_s": None}, {"frame_t_s": 1 / 3}]).episode(
+        source="s", driver="d", meta={}
+    )
+    assert episode.frame_t_s is not None
+    np.testing.assert_array_equal(episode.frame_t_s, [0.0, np.nan, 1 / 3])
+    assert buffer_of([{}, {}]).episode(source="s", driver="d", meta={}).frame_t_s is None
+
+
 def test_a_continuous_experts_pedals_are_kept_where_they_are_others_than_those_that_were_driven() -> None:
     driven, same, other = Action(0.1, 0.5, 0.0), Action(0.3, 0.5, 0.0), Action(0.3, 0.0, 0.25)
     for expert, pedal in ((same, None), (other, [-0.25, -0.25])):

@@ -76,6 +76,18 @@ def test_episodes_are_what_was_driven(uninterrupted: Path) -> None:
     assert episode.meta["ended"] == "time is up"
 
 
+def test_what_an_irregular_camera_showed_is_kept_with_the_times_when_it_was_taken(
+    uninterrupted: Path, tmp_path: Path
+) -> None:
+    record_episodes(config(tmp_path / "r", episodes=1, disturbance=CameraNoise(dropped=0.4, late=2)))
+    whole, seen = Recording.open(uninterrupted).load(0), Recording.open(tmp_path / "r").load(0)
+    assert whole.frame_t_s is None and seen.frame_t_s is not None and not seen.is_new.all()
+    np.testing.assert_array_equal(seen.t_s, whole.t_s)
+    taken = np.searchsorted(whole.t_s, seen.frame_t_s)
+    np.testing.assert_array_equal(whole.t_s[taken], seen.frame_t_s)
+    np.testing.assert_array_equal(whole.decoded()[taken], seen.decoded())
+
+
 @pytest.mark.nightly
 def test_the_number_of_processes_leaves_no_trace(uninterrupted: Path, tmp_path: Path) -> None:
     record_episodes(config(tmp_path / "r", episodes=6, workers=1))

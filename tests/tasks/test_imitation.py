@@ -56,6 +56,18 @@ def trained(folder, tmp_path, model="lstm"):
     return load_policy(tmp_path / "policy.pt", expect_task="imitation"), result
 
 
+@pytest.mark.parametrize("kind", ["choices", "steering"])
+def test_a_frame_is_learnt_from_once_at_the_time_when_it_was_taken(tmp_path, kind):
+    (whole,) = TASK.load([record(tmp_path / "whole", kind=kind, episodes=1, steps=6)])
+    writer = RecordingWriter(tmp_path / "late", source="my_env:make", fps=10.0, expert="rule")
+    taken_s = np.array([0.0, 0.0, 0.1, 0.1, 0.25, 0.5])
+    writer.add(dataclasses.replace(Recording.open(tmp_path / "whole").load(0), frame_t_s=taken_s))
+    (late,) = TASK.load([tmp_path / "late"])
+    assert late.fields["t"].tolist() == [0.0, 0.1, 0.25, 0.5] and late.fields["t"].dtype == whole.fields["t"].dtype
+    for name in whole.fields.keys() - {"t"}:
+        torch.testing.assert_close(late.fields[name], whole.fields[name][[0, 2, 4, 5]], equal_nan=True)
+
+
 def test_choices_are_learnt_with_the_units_that_they_were_driven_with(tmp_path):
     policy, result = trained(record(tmp_path / "r"), tmp_path)
     assert result.progress.best_measure < 0.1

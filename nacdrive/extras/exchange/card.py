@@ -200,12 +200,12 @@ def content_checksum(episodes: Sequence[EpisodeInfo]) -> str:
 
 def columns_table(summary: Summary) -> str:
     """Every column, its type and its unit."""
-    kinds = {"choice": "int64", "expert_choice": "int64", "t_s": "float64", "expert_logits": "float32 list"}
+    kinds = {"choice": "int64", "expert_choice": "int64", "expert_logits": "float32 list"}
     rows = {"frame": ("image", "what the camera ahead saw")}
     rows |= {side: ("image", f"what the {side} camera saw") for side in ("left", "right") if side in summary.columns}
     for name, unit in (UNITS | OPTIONAL_UNITS).items():
         if name not in ("expert_logits", *OPTIONAL_UNITS) or name in summary.columns:
-            rows[name] = (kinds.get(name, "float32"), unit)
+            rows[name] = (kinds.get(name, "float64" if name.endswith("t_s") else "float32"), unit)
     cells = ((f"`{name}`", kind, cell(unit)) for name, (kind, unit) in rows.items())
     return "\n".join(markdown(("column", "type", "unit"), cells))
 

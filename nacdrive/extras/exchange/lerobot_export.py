@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_json
 from nacdrive.datasets.episode import COLUMNS, PLACES, SIDES, Episode
+from nacdrive.datasets.episode import OPTIONAL as KINDS
 from nacdrive.datasets.episode_file import image_column, list_column
 from nacdrive.datasets.images import decode_image, image_header
 from nacdrive.datasets.recording import Recording
@@ -55,7 +56,7 @@ PLAIN = {"choice": "choice", "expert_choice": "expert.choice", "reward": "next.r
 what LeRobot's policies put out and take in."""
 LABEL, LOGITS = "expert.steering", "expert.logits"
 INDICES = ("frame_index", "episode_index", "index", "task_index")
-NUMBERS = {"expert_pedal": "expert.pedal", **{name: f"place.{name}" for name in PLACES}}
+NUMBERS = {"expert_pedal": "expert.pedal", **{name: f"place.{name}" for name in PLACES}, "frame_t_s": "frame_t_s"}
 """Columns of numbers that are NaN where an episode has none, and their names there."""
 OPTIONAL = {"expert_steering": LABEL, "expert_logits": LOGITS, **{side: CAMERAS[side] for side in SIDES}, **NUMBERS}
 """Columns that not every episode has, and their names there."""
@@ -119,7 +120,7 @@ class Layout:
         features |= {LABEL: numbers("float32")} if self.label else {}
         if self.logits:
             features[LOGITS] = numbers("float32", tuple(map(str, range(self.logits))), self.logits)
-        features |= {NUMBERS[name]: numbers("float32") for name in self.numbers}
+        features |= {NUMBERS[name]: numbers(np.dtype(KINDS[name]).name) for name in self.numbers}
         features["next.done"] = numbers("bool")
         features["timestamp"] = numbers("float32")
         return features | {name: numbers("int64") for name in INDICES}
@@ -245,8 +246,8 @@ class DataWriter:
         if self.layout.logits:
             unknown = np.full((steps, self.layout.logits), np.nan, np.float32)
             columns[LOGITS] = list_column(unknown if episode.expert_logits is None else episode.expert_logits)
-        nothing = np.full(steps, np.nan, np.float32)
-        columns |= {NUMBERS[name]: pa.array(episode.optional.get(name, nothing)) for name in self.layout.numbers}
+        for name in self.layout.numbers:
+            columns[NUMBERS[name]] = pa.array(episode.optional.get(name, np.full(steps, np.nan, KINDS[name])))
         columns["next.done"] = pa.array(np.arange(steps) == steps - 1)
         columns["timestamp"] = pa.array(episode.t_s.astype(np.float32))
         columns["frame_index"] = pa.array(np.arange(steps))

@@ -41,8 +41,9 @@ def measure_recording(policy: Policy, recording: Recording, every: int = 1) -> I
     for number in range(len(recording)):
         episode = recording.load(number)
         policy.reset()
-        for i, frame in enumerate(episode.decoded()):
-            policy.step(frame, float(episode.t_s[i]))
+        new = episode.is_new
+        for i, (frame, t_s) in enumerate(zip(episode.decoded()[new], episode.taken_s[new], strict=True)):
+            policy.step(frame, float(t_s))
             if i % every == 0:
                 yield meter.measure(policy.last_decision())
 

@@ -104,8 +104,8 @@ def lap_record(net: NetworkDescription, episode: Episode, seconds: float) -> dic
             f"{net.name} was trained for '{net.task}' on frames of {shape[0]} x {shape[1]}, this lap is of "
             f"'{episode.source}' with frames of {lap_shape[0]} x {lap_shape[1]}: give another lap or another model."
         )
-    steps = max(2, int(np.searchsorted(episode.t_s, episode.t_s[0] + seconds)))
-    cut = slice(0, steps)
+    new = np.flatnonzero(episode.is_new)
+    cut = new[: max(2, int(np.searchsorted(episode.taken_s[new], episode.taken_s[0] + seconds)))]
 
     def column(values: Any) -> list[float | None]:
         return [round(float(v), 5) if math.isfinite(v) else None for v in values[cut]]
@@ -114,8 +114,8 @@ def lap_record(net: NetworkDescription, episode: Episode, seconds: float) -> dic
         "where": f"{spec.title if spec is not None else episode.source}, track {episode.seed}",
         "seed": episode.seed,
         "driver": episode.driver,
-        "t_s": [float(t) for t in episode.t_s[cut]],
-        "frames": [base64.b64encode(frame).decode("ascii") for frame in episode.frames[cut]],
+        "t_s": [float(t) for t in episode.taken_s[cut]],
+        "frames": [base64.b64encode(frame).decode("ascii") for frame in map(episode.frames.__getitem__, cut)],
         **{name: column(getattr(episode, name)) for name in ("steering", "throttle", "brake")},
         "choice": [int(c) for c in episode.choice[cut]],
         "speed_mps": column(episode.speed_mps),

@@ -11,7 +11,7 @@ from typing import Any
 from nacdrive.common.action import Action
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import Frame
-from nacdrive.extras.what_if.what_if import Moment, frame_t_s
+from nacdrive.extras.what_if.what_if import Moment
 
 LONGEST_PAST = 20_000
 """Decisions of one episode after which no ghost can follow any more: it would take minutes to come there again."""
@@ -64,7 +64,7 @@ class MomentMemory:
                 attempt.actions.append(without_scores(tick.action))
             if tick.held:
                 return
-            self._kept.append(Decided(seq, frame_t_s(tick), tick.frame, attempt, index))
+            self._kept.append(Decided(seq, tick.taken_s, tick.frame, attempt, index))
             self._bytes += tick.frame.nbytes
             while self._bytes > self.most_bytes:
                 self._bytes -= self._kept[self._gone].frame.nbytes
@@ -91,9 +91,9 @@ def moment_of(ticks: Sequence[Tick], driven: Sequence[Action], seq: int, window:
     """The decision number ``seq`` (from 1) of recorded Ticks with the window before it; ``driven``: what was done."""
     if not 1 <= seq <= len(ticks):
         return None
-    seen = ticks[max(0, seq - 1 - window) : seq]
+    seen = [tick for tick in ticks[:seq] if not tick.held][-window - 1 :]
     past = tuple(without_scores(action) for action in driven[: seq - 1])
-    return Moment([tick.frame for tick in seen], [tick.t_s for tick in seen], ticks[0].seed, past)
+    return Moment([tick.frame for tick in seen], [tick.taken_s for tick in seen], ticks[0].seed, past)
 
 
 def without_scores(action: Action) -> Action:

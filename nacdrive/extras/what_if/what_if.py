@@ -228,7 +228,7 @@ class WhatIf:
         shown = moment.frames[place]
         apart = float(np.abs(tick.frame.astype(np.int16) - shown).mean()) if tick.frame.shape == shown.shape else 255.0
         # A drive knows when the picture was taken, a recording when it was decided on.
-        times = (tick.t_s, frame_t_s(tick))
+        times = (tick.t_s, tick.taken_s)
         if apart > self.simulation.pictures_apart or min(abs(t_s - moment.times[place]) for t_s in times) > 1e-3:
             raise UserError(NOT_THE_SAME)
 
@@ -246,11 +246,6 @@ def decision(policy: IntervenedPolicy, moment: Moment) -> dict[str, Any]:
 def as_json(values: NDArray[np.float32]) -> dict[str, Any]:
     """An array as plain JSON: its shape, and its numbers in base64."""
     return {"shape": list(values.shape), "f32": base64.b64encode(values.astype("<f4").tobytes()).decode("ascii")}
-
-
-def frame_t_s(tick: Tick) -> float:
-    """When the picture that was decided on was taken, in seconds."""
-    return float(tick.info.get("frame_t_s", tick.t_s))
 
 
 def point(tick: Tick) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,18 +15,27 @@ from matplotlib.figure import Figure
 
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.episode import Episode
+from nacdrive.datasets.episode_file import from_parquet, to_parquet
 from nacdrive.datasets.images import encode_png
 from nacdrive.datasets.recording import RecordingWriter
-from nacdrive.envs.carracing.env import to_action
+from nacdrive.drivers.policy import PolicyDriver
+from nacdrive.envs.camera_noise import CameraNoise, NoisyCamera
+from nacdrive.envs.carracing.env import make_carracing, to_action
 from nacdrive.extras.explain.figures import neurons_figure, saliency_figure, telling_moments
 from nacdrive.extras.explain.sides import auc, report, separation, separations
 from nacdrive.extras.explain.wiring import wiring_figure
+from nacdrive.extras.export.html import lap_record
+from nacdrive.extras.export.network_description import describe
+from nacdrive.extras.what_if.moments import moment_of
 from nacdrive.models.config import PolicyConfig
 from nacdrive.models.files import save_policy
 from nacdrive.models.policy import Policy
+from nacdrive.rollout.recorder import EpisodeBuffer, executed_action
+from nacdrive.rollout.rollout import rollout
 from nacdrive.viz.figures import save
+from nacdrive.viz.recorded import recorded_ticks
 from nacdrive.viz.saliency import GradCam
-from nacdrive.viz.trace import Trace, retrace
+from nacdrive.viz.trace import Trace, retrace, why_of
 from tests.helpers.ticks import make_tick
 
 ACTIONS = ((0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (-1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 0.8))
@@ -105,6 +115,36 @@ def test_retracing_gives_the_decisions_of_live_driving() -> None:
         assert tick.action.choice == policy.step(frame, float(episode.t_s[i])).choice
         assert (tick.saliency is not None) == (i % 3 == 0)
     assert ticks[0].expert is not None and ticks[0].expert.choice == 3
+
+
+def test_through_an_irregular_camera_a_recorded_drive_is_retraced_as_it_was_driven() -> None:
+    env = NoisyCamera(make_carracing(max_frames=160), CameraNoise(dropped=0.3, late=2, delay_steps=1))
+    buffer = EpisodeBuffer(executed_action)
+    driven = []
+    with closing(env):
+        for tick in rollout(env, PolicyDriver(make_policy()), 5):
+            buffer(tick)
+            driven.append(tick)
+    episode = from_parquet(to_parquet(buffer.episode(source="carracing", driver="nac-steady", meta={})))
+    policy = make_policy()
+    ticks = retrace(policy, episode)
+    assert [tick.held for tick in ticks] == [tick.held for tick in driven] and 5 < sum(t.held for t in ticks) < 35
+    for again, tick in zip(ticks, driven, strict=True):
+        assert (again.taken_s, again.t_s) == (tick.taken_s, tick.t_s)
+        np.testing.assert_array_equal(again.action.logits, tick.action.logits)
+    step = next(i for i in range(20, 40) if ticks[i].held)
+    moment = moment_of(ticks, [tick.action for tick in driven], step + 1, policy.config.window)
+    assert moment is not None and len(moment.past) == step and len(set(moment.times)) == policy.config.window + 1
+    policy.reset()
+    for frame, t_s in zip(moment.frames, moment.times, strict=True):
+        action = policy.step(frame, t_s)
+    np.testing.assert_allclose(action.logits, ticks[step].action.logits, atol=1e-5)
+    why, plain = (
+        why_of(policy, policy.meter(), seen, step, list("abcde")) for seen in (ticks, recorded_ticks(episode))
+    )
+    assert why == plain
+    lap = lap_record(describe(policy), episode, 60.0)
+    assert lap["t_s"] == [tick.taken_s for tick in driven if not tick.held] and len(lap["frames"]) == len(lap["t_s"])
 
 
 def test_a_trace_weighs_the_pairs_as_the_attention_does() -> None:

@@ -121,7 +121,7 @@ def test_numbers_of_an_environment_of_ones_own_can_be_sent(ticks: Sequence[Tick]
 def test_a_frame_that_came_late_is_of_the_time_when_it_was_taken(ticks: Sequence[Tick]) -> None:
     memory = MomentMemory(4, 1 << 30)
     for number, tick in enumerate(ticks[:6], 1):
-        memory.add(replace(tick, info={**tick.info, "frame_t_s": tick.t_s - 0.04}), number)
+        memory.add(replace(tick, frame_t_s=tick.t_s - 0.04), number)
     found = memory.find({"seq": 6})
     assert found is not None and found.times[-1] == ticks[5].t_s - 0.04
 
