@@ -20,7 +20,7 @@ HISTORY_ROWS = 2000
 TRACK_ROWS = 10_000
 """Of each lane where several drive one track: a quarter of an hour."""
 HISTORY_EVENTS = 300
-MEASURES = ("reward", "episode_return", "speed_mps", "lane_offset_m", "x_m", "y_m", "heading_rad")
+MEASURES = ("reward", "episode_return", "speed_mps", "lane_offset_m", "x_m", "y_m", "heading_rad", "frame_t_s")
 """Columns that are called as a Tick has them."""
 
 Row = tuple[float | int | None, ...]

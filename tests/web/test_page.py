@@ -493,22 +493,27 @@ def test_a_saliency_map_stays_on_the_frame_that_it_belongs_to(open_page: Callabl
         assert page.faults == []
 
 
-def test_only_frames_that_were_decided_on_are_shown_and_their_ages_are_true(open_page: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("late_s", [0.0, 0.02])
+def test_only_frames_that_were_decided_on_are_shown_and_their_ages_are_true(
+    open_page: Callable[..., Any], late_s: float
+) -> None:
     with serve() as server:
         page = open_page(server.url)
         page.click("#show-neurons")
         for step in range(60):  # a simulator's pictures, of which the policy is asked for every third
             decided = step % 3 == 0
             neurons = make_tick(step).neurons
-            times = (np.arange(-15, 1) * 3 * 0.05 + step * 0.05).astype(np.float32)
+            times = (np.arange(-15, 1) * 3 * 0.05 + step * 0.05 - late_s).astype(np.float32)
             more = {"neurons": {**neurons, "frame_t_s": times}} if decided else {"neurons": {}, "decision_ms": 0.0}
+            more |= {"frame_t_s": step * 0.05 - late_s} if late_s else {}
             server.publish(make_tick(step, held=not decided, saliency=False, **more))
             if decided:  # a browser that is too slow would rightly be sent fewer frames
                 shows(page, make_tick(step))
         last = make_tick(57)
         shows(page, last)
         assert text(page, "#latency output") == f"{last.decision_ms:.1f} ms", "not the 0.0 ms of a held decision"
-        until(page, "document.getElementById('attention').getAttribute('aria-label').includes('0.30, 0.15, 0.00 s')")
+        ages = ", ".join(f"{age + late_s:.2f}" for age in (0.3, 0.15, 0.0))
+        until(page, f"document.getElementById('attention').getAttribute('aria-label').includes('{ages} s')")
         # None of the last frames in the film strip is blank: the strip's empty places are of the theme's grey.
         box = page.locator("#attention").bounding_box()
         unit = page.evaluate("parseFloat(getComputedStyle(document.documentElement).fontSize)")

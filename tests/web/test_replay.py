@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ from nacdrive.viz.recorded import recorded_ticks
 from nacdrive.web.episode_cache import EpisodeCache, EpisodeLabel, ReplaySource
 from nacdrive.web.replay import ReplayServer, film
 from nacdrive.web.stream import Lane
-from tests.helpers.ticks import CHOICES, CIRCUIT, make_tick, road
+from tests.helpers.ticks import CHOICES, CIRCUIT, STEP_S, WINDOW, make_tick, road
 from tests.web.test_page import shows, text, until
 
 STEPS = 60
@@ -156,6 +157,43 @@ def test_the_player_plays_pauses_seeks_and_steps(replay: ReplayServer, open_page
     page.fill("#player input[type=range]", "1.5")
     shows(page, make_tick(30))
     assert page.faults == []
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_the_film_is_of_the_very_frames_that_were_remembered(open_page: Callable[..., Any], late: bool) -> None:
+    # The number of the frame that is seen at each decision: up to two behind, some lost, none overtakes another.
+    seen = np.maximum.accumulate([max(0, step - step * 7 % 5 % 3 * late) for step in range(STEPS)])
+
+    def grey(number: int) -> int:
+        return 20 + 3 * int(number)
+
+    def tick(step: int) -> Any:
+        window = [seen[0]] * WINDOW + sorted(set(seen[: step + 1]))
+        neurons = make_tick(step).neurons | {"frame_t_s": np.float32(np.array(window[-WINDOW:]) * STEP_S)}
+        more = {"frame_t_s": seen[step] * STEP_S} if late else {}
+        return make_tick(step, frame=np.full((96, 96, 3), grey(seen[step]), np.uint8), neurons=neurons, **more)
+
+    source = ReplaySource(
+        "late", [EpisodeLabel(700, STEPS, 60.0, "x")], lambda _: list(map(tick, range(STEPS))), CHOICES, CIRCUIT
+    )
+    with ReplayServer(EpisodeCache([source]), port=0) as server:
+        page = open_page(f"{server.url}#run=0&ep=1&t={45 * STEP_S:.2f}")
+        page.click("#show-neurons")
+        expected = [grey(number) for number in sorted(set(seen[:46]))[-WINDOW:]]
+        read = """(count) => {
+          const canvas = document.getElementById('attention');
+          const unit = parseFloat(getComputedStyle(document.documentElement).fontSize);
+          const scale = canvas.width / canvas.getBoundingClientRect().width;
+          const [left, y] = [4.4 * unit * scale, 2.6 * unit * scale];
+          const x = (key) => left + ((key + 0.5) * (canvas.width - left)) / count;
+          const grey = (key) => canvas.getContext('2d').getImageData(x(key), y, 1, 1).data[0];
+          return Array.from({length: count}, (_, key) => grey(key));
+        }"""
+        deadline = time.monotonic() + 60
+        while page.evaluate(read, WINDOW) != expected:
+            assert time.monotonic() < deadline, (page.evaluate(read, WINDOW), expected)
+            page.wait_for_timeout(100)
+        assert page.faults == []
 
 
 @pytest.mark.nightly

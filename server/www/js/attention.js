@@ -56,12 +56,30 @@ export class Attention {
     c.fillStyle = colours.dim;
     c.font = font(0.78);
     c.textBaseline = "alphabetic";
+    this.ages(c, n, start, each, width, height - 0.25 * u, left);
+  }
+
+  // How old each frame was at the decision, as far as there is room: the newest and the oldest always.
+  ages(c, n, start, each, width, y, left) {
+    const { keys } = n;
+    const age = (key) => fixed(n.age(key), 2);
     c.textAlign = "right";
-    c.fillText("now", width, height - 0.25 * u);
+    const newest = n.age(keys - 1) < 0.005 ? "now" : `${age(keys - 1)} s ago`;
+    c.fillText(newest, width, y);
     c.textAlign = "left";
-    const age = n.age(0);
-    const note = keys === 1 ? "only this frame" : `${fixed(age, 2)} s ago`;
-    c.fillText(note, keys === 1 ? left : start, height - 0.25 * u);
+    const oldest = keys === 1 ? "only this frame" : `${age(0)} s ago`;
+    const from = keys === 1 ? left : start;
+    c.fillText(oldest, from, y);
+    c.textAlign = "center";
+    const room = c.measureText("0.00").width + rem();
+    let free = from + c.measureText(oldest).width + room / 2;
+    const end = width - c.measureText(newest).width - room / 2;
+    for (let key = 1; key < keys - 1; key++) {
+      const x = start + (key + 0.5) * each;
+      if (x < free || x > end) continue;
+      c.fillText(age(key), x, y);
+      free = x + room;
+    }
   }
 
   mean(c, n, start, each, bars, u) {

@@ -135,7 +135,7 @@ export class Dashboard {
     const ticket = ++this.asked;
     this.latest = [moment, frameAt];
     const { row, parts, withNeurons, why, withSaliency } = moment;
-    const neurons = Neurons.of(withNeurons?.parts);
+    const neurons = Neurons.of(withNeurons?.parts, withNeurons?.row.t_s);
     const [bitmap, film, looked] = await Promise.all([
       decodeFrame(parts.get("frame")),
       neurons ? this.film(neurons, withNeurons.row, frameAt) : null,

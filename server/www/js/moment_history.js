@@ -1,5 +1,6 @@
 // The last five minutes of a drive as they came: the messages themselves, opened again when a moment is looked at.
 
+import { known } from "./dom.js";
 import { decode } from "./protocol.js";
 
 export const KEPT_S = 300;
@@ -14,7 +15,7 @@ class Moment {
     this.content = content;
     this.clock_s = clock;
     this.episode = content.row.episode;
-    this.t_s = content.row.t_s;
+    this.taken_s = taken(content.row);
     const last = before?.episode === this.episode ? before : null;
     const names = [...content.parts.keys()];
     this.withNeurons = names.some((name) => name.startsWith("neurons.")) ? this : last?.withNeurons;
@@ -27,7 +28,7 @@ export class MomentHistory {
   constructor() {
     this.clear();
     this.frameAt = (episode, t_s) => {
-      const moment = this.moments.findLast((one) => one.episode === episode && same(one.t_s, t_s));
+      const moment = this.moments.findLast((one) => one.episode === episode && same(one.taken_s, t_s));
       return moment && this.open(moment).parts.get("frame");
     };
   }
@@ -88,6 +89,11 @@ export class MomentHistory {
     const moment = this.moments[Math.max(0, Math.min(this.moments.length - 1, this.index(t) + n))];
     return moment ? this.view(moment) : null;
   }
+}
+
+// When the frame of a row was taken: where some are late, before it was decided on.
+export function taken({ t_s, frame_t_s }) {
+  return known(frame_t_s) ? frame_t_s : t_s;
 }
 
 // Neurons say times in single precision.

@@ -6,14 +6,14 @@ import { numbers } from "./protocol.js";
 export const SYMBOLS = { phi: "φ", omega: "ω", rho: "ρ", t: "t", logits: "logit" };
 
 export class Neurons {
-  // parts: the parts of one message; null where the policy has no such layer.
-  static of(parts) {
+  // parts: the parts of one message, of a decision at now; null where the policy has no such layer.
+  static of(parts, now = NaN) {
     if (!parts) return null;
     const arrays = new Map();
     for (const [name, part] of parts) {
       if (name.startsWith("neurons.")) arrays.set(name.slice(8), { data: numbers(part), shape: part.shape });
     }
-    return arrays.size ? new Neurons(arrays) : null;
+    return arrays.size ? new Neurons(arrays, now) : null;
   }
 
   // Arrays as JSON says them: {name: {shape, f32 in base64}}; null where there are none.
@@ -25,7 +25,7 @@ export class Neurons {
     return arrays.length ? new Neurons(new Map(arrays)) : null;
   }
 
-  constructor(arrays) {
+  constructor(arrays, now = NaN) {
     this.arrays = arrays;
     const lead = arrays.get("weights") ?? arrays.get("phi") ?? arrays.values().next().value;
     this.heads = lead.shape[0];
@@ -34,6 +34,7 @@ export class Neurons {
     this.keys = arrays.get("k")?.shape[1] ?? this.slots;
     // When the frames of the window were taken, the present one last.
     this.times = arrays.get("frame_t_s")?.data ?? [];
+    this.now = Number.isFinite(now) ? now : this.times.at(-1);
     this.spread();
   }
 
@@ -49,14 +50,14 @@ export class Neurons {
     }
   }
 
-  // Seconds between a frame of the window and the present one.
+  // Seconds between the decision and a frame of the window; the newest may be late too.
   age(key) {
-    return this.times.at(-1) - this.times.at(key);
+    return Math.max(0, this.now - this.times.at(key));
   }
 
   // Seconds between the last two frames.
   get gap() {
-    return this.age(-2);
+    return this.times.at(-1) - this.times.at(-2);
   }
 
   has(name) {

@@ -5,7 +5,7 @@ import { $, known, onKeys, put } from "./dom.js";
 import { EndCard } from "./end_card.js";
 import { EpisodeStore } from "./episode_store.js";
 import { JumpPanel } from "./jump_panel.js";
-import { same } from "./moment_history.js";
+import { same, taken } from "./moment_history.js";
 import { fromAddress, putAddress, toAddress } from "./moment_link.js";
 import { openOne } from "./one.js";
 import { PlayerBar } from "./player_bar.js";
@@ -322,7 +322,8 @@ async function startReplay({ dashboard, statistics }) {
 
   async function frameAt(source, step, t_s) {
     for (let i = step; i >= 0 && source.ring.at(i, "t_s") > t_s - 1; i--) {
-      if (same(source.ring.at(i, "t_s"), t_s)) return (await source.tick(i))?.get("frame");
+      const row = { t_s: source.ring.at(i, "t_s"), frame_t_s: source.ring.at(i, "frame_t_s") };
+      if (same(taken(row), t_s)) return (await source.tick(i))?.get("frame");
     }
     return null;
   }
