@@ -189,7 +189,7 @@ def test_the_film_is_of_the_very_frames_that_were_remembered(open_page: Callable
           const grey = (key) => canvas.getContext('2d').getImageData(x(key), y, 1, 1).data[0];
           return Array.from({length: count}, (_, key) => grey(key));
         }"""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while page.evaluate(read, WINDOW) != expected:
             assert time.monotonic() < deadline, (page.evaluate(read, WINDOW), expected)
             page.wait_for_timeout(100)
