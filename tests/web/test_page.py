@@ -512,6 +512,7 @@ def test_only_frames_that_were_decided_on_are_shown_and_their_ages_are_true(
         last = make_tick(57)
         shows(page, last)
         assert text(page, "#latency output") == f"{last.decision_ms:.1f} ms", "not the 0.0 ms of a held decision"
+        assert text(page, "#frame-note").endswith("· 0.02 s old") == bool(late_s)
         ages = ", ".join(f"{age + late_s:.2f}" for age in (0.3, 0.15, 0.0))
         until(page, f"document.getElementById('attention').getAttribute('aria-label').includes('{ages} s')")
         # None of the last frames in the film strip is blank: the strip's empty places are of the theme's grey.

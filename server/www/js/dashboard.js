@@ -5,6 +5,7 @@ import { $, known, put } from "./dom.js";
 import { EventLog, weight } from "./event_log.js";
 import { FrameView } from "./frame_view.js";
 import { JumpList } from "./jump_list.js";
+import { taken } from "./moment_history.js";
 import { NetworkPanel } from "./network_panel.js";
 import { Neurons } from "./neurons.js";
 import { RingBuffer } from "./ring_buffer.js";
@@ -152,6 +153,8 @@ export class Dashboard {
     this.decision.show(row, parts);
     if (bitmap) {
       this.frame.show(bitmap, row.t_s, looked && { frame: looked, map: withSaliency.parts.get("saliency"), t_s: withSaliency.row.t_s });
+      const age = row.t_s - taken(row);
+      if (age > 0.001) put($("frame-note"), `${this.frame.caption()} · ${age.toFixed(2)} s old`);
       if (this.shape !== bitmap.width / bitmap.height) {
         this.shape = bitmap.width / bitmap.height;
         $("frame").parentElement.style.aspectRatio = String(this.shape);
