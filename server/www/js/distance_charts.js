@@ -1,8 +1,10 @@
 // Strips over the distance: what each contestant did at the same place. The pointer, a click or the arrow keys pick a place.
 
+import { drawAxis } from "./axis.js";
 import { Surface, font, rem } from "./canvas.js";
 import { known } from "./dom.js";
 import { colourOf } from "./lane_cards.js";
+import { Polyline } from "./line.js";
 import { colours } from "./theme.js";
 
 const DASHES = [[], [0.7, 0.3], [0.2, 0.25], [1.1, 0.3, 0.2, 0.3], [0.45, 0.45], [1.6, 0.4]];
@@ -86,7 +88,7 @@ export class DistanceCharts {
     const strips = STRIPS.filter((strip) => this.fits(strip));
     const each = bottom / strips.length;
     const x = (place) => this.left + (place / this.end) * (this.right - this.left);
-    this.grid(c, x, bottom, u);
+    drawAxis(c, x, [0, this.end], bottom, { unit: race.byTime ? "s" : "m" });
     strips.forEach((strip, k) => this.strip(c, strip, k * each + 0.35 * u, (k + 1) * each - 0.35 * u, x, u));
     if (known(this.place)) {
       c.strokeStyle = this.kept ? colours.policy : colours.dim;
@@ -101,23 +103,6 @@ export class DistanceCharts {
   fits(strip) {
     if (strip.byTime !== undefined && strip.byTime !== this.race.byTime) return false;
     return strip.delta || this.race.lanes.some((lane) => known(lane.last(strip.column)));
-  }
-
-  grid(c, x, bottom, u) {
-    const step = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000].find((s) => x(s) - x(0) > 4 * u) ?? 10_000;
-    c.font = font(0.82);
-    c.textAlign = "center";
-    c.textBaseline = "alphabetic";
-    c.lineWidth = 1;
-    for (let at = 0; at <= this.end; at += step) {
-      c.strokeStyle = colours.line;
-      c.beginPath();
-      c.moveTo(x(at), 0);
-      c.lineTo(x(at), bottom);
-      c.stroke();
-      c.fillStyle = colours.dim;
-      c.fillText(`${at} ${this.race.byTime ? "s" : "m"}`, x(at), bottom + 1.15 * u);
-    }
   }
 
   // Points [place, value] of a lane, no more than there are pixels for.
@@ -174,26 +159,12 @@ export class DistanceCharts {
     this.values(c, strip, top, bottom, u);
   }
 
-  line(c, line, index, x, y, strip, u) {
+  line(c, points, index, x, y, strip, u) {
     c.strokeStyle = colours[colourOf(index)];
     c.lineWidth = 0.13 * u;
     c.setLineDash(DASHES[index].map((length) => length * u));
-    c.beginPath();
-    let open = false;
-    let before = 0;
-    for (const [place, v] of line) {
-      if (!known(v)) {
-        open = false;
-        continue;
-      }
-      if (!open) c.moveTo(x(place), y(v));
-      else {
-        if (strip.step) c.lineTo(x(place), before);
-        c.lineTo(x(place), y(v));
-      }
-      before = y(v);
-      open = true;
-    }
+    const line = new Polyline(c, { step: strip.step });
+    for (const [place, v] of points) known(v) ? line.to(x(place), y(v)) : line.lift();
     c.stroke();
     c.setLineDash([]);
   }

@@ -1,7 +1,50 @@
-// One line of a strip chart, and the extremes of what is in view.
+// Lines of charts and maps, and the extremes of what is in view.
 
 import { known } from "./dom.js";
 import { colours } from "./theme.js";
+
+// A line that grows point by point, in pixels; a new one begins the canvas's path anew, which is then stroked or filled.
+export class Polyline {
+  /**
+   * @param {CanvasRenderingContext2D} c
+   * @param {{step?: boolean, base?: number}} [shape] step: a point's height holds up to the next one; base: each stretch is
+   *   closed along this height, to be filled
+   */
+  constructor(c, { step = false, base = NaN } = {}) {
+    this.c = c;
+    this.step = step;
+    this.base = base;
+    this.open = false;
+    this.start = 0; // of this stretch
+    this.x = 0;
+    this.y = 0;
+    c.beginPath();
+  }
+
+  to(x, y) {
+    const { c, open } = this;
+    if (open) {
+      if (this.step) c.lineTo(x, this.y);
+      c.lineTo(x, y);
+    } else if (known(this.base)) {
+      c.moveTo(x, this.base);
+      c.lineTo(x, y);
+    } else c.moveTo(x, y);
+    if (!open) this.start = x;
+    this.open = true;
+    this.x = x;
+    this.y = y;
+  }
+
+  // The stretch ends here: the next point begins another.
+  lift() {
+    if (this.open && known(this.base)) {
+      this.c.lineTo(this.x, this.base);
+      this.c.lineTo(this.start, this.base);
+    }
+    this.open = false;
+  }
+}
 
 // Smallest, largest and last known value of a column between two times.
 export function extent(ring, t0, t1) {
@@ -40,46 +83,20 @@ export function drawLine(c, ring, series, { t0, t1 }, x, y, unit, top = 0) {
   c.lineWidth = Math.max(1.4, unit * 0.13);
   c.lineJoin = "round";
   if (series.dash) c.setLineDash([unit * 0.4, unit * 0.28]);
-  c.beginPath();
-  let open = false;
+  const line = new Polyline(c, { step: series.step, base: series.fill ? y(0) : NaN });
   let episode = NaN;
-  let startX = 0;
-  let lastX = 0;
-  let lastY = 0;
-  const shade = () => {
-    if (!series.fill || !open) return;
-    c.lineTo(lastX, y(0));
-    c.lineTo(startX, y(0));
-  };
   for (let i = first; i < end; i++) {
     // when: 0 or 1 for the stretches in which the policy or a person drives.
     const shown = series.when === undefined || (ring.at(i, "person") || 0) === series.when;
     const v = shown ? ring.at(i, series.column) * sign : NaN;
-    const px = x(ring.at(i, "clock_s"));
     const fresh = ring.at(i, "episode") !== episode;
     episode = ring.at(i, "episode");
     // Of a sparse series, what is not known is passed over: the line goes on at the next value.
-    if (series.sparse && !known(v) && !fresh) continue;
-    if (!known(v) || fresh) {
-      shade();
-      open = false;
-      if (!known(v)) continue;
-    }
-    const py = y(v);
-    if (!open) {
-      if (series.fill) c.moveTo(px, y(0));
-      c[series.fill ? "lineTo" : "moveTo"](px, py);
-      startX = px;
-      open = true;
-    } else {
-      if (series.step) c.lineTo(px, lastY);
-      c.lineTo(px, py);
-    }
-    lastX = px;
-    lastY = py;
+    if (fresh || (!known(v) && !series.sparse)) line.lift();
+    if (known(v)) line.to(x(ring.at(i, "clock_s")), y(v));
   }
   if (series.fill) {
-    shade();
+    line.lift();
     c.globalAlpha = 0.55;
     c.fillStyle = colours[series.colour];
     c.fill();

@@ -2,6 +2,13 @@
 
 import { Surface } from "./canvas.js";
 import { known } from "./dom.js";
+import { Polyline } from "./line.js";
+
+// The next line through [x, y] on a canvas, broken where a place is not known.
+function trace(line, points, at) {
+  for (const [x, y] of points) known(x) && known(y) ? line.to(...at(x, y)) : line.lift();
+  line.lift();
+}
 
 export class MapView {
   constructor(canvas, restMs) {
@@ -36,9 +43,9 @@ export class MapView {
     if (!edges) return;
     c.save();
     c.fillStyle = colour;
-    c.beginPath();
+    const line = new Polyline(c);
     for (const edge of edges) {
-      edge.forEach(([x, y], i) => c[i ? "lineTo" : "moveTo"](...at(x, y)));
+      trace(line, edge, at);
       c.closePath();
     }
     c.fill("evenodd");
@@ -53,13 +60,7 @@ export class MapView {
     c.lineJoin = "round";
     c.globalAlpha = alpha;
     c.setLineDash(dash);
-    c.beginPath();
-    let open = false;
-    for (const [x, y] of points) {
-      const here = known(x) && known(y);
-      if (here) c[open ? "lineTo" : "moveTo"](...at(x, y));
-      open = here;
-    }
+    trace(new Polyline(c), points, at);
     c.stroke();
     c.restore();
   }

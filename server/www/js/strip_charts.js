@@ -1,5 +1,6 @@
 // Strip charts on one shared time axis, with one reading line through all of them.
 
+import { drawAxis } from "./axis.js";
 import { Surface, font, rem } from "./canvas.js";
 import { offsetTellsMore, rewarded } from "./decision_panel.js";
 import { known } from "./dom.js";
@@ -90,29 +91,9 @@ export class StripCharts {
     const strips = STRIPS.map((strip) => (strip === RETURN && offsetTellsMore(last) ? OFFSET : strip)).filter((strip) => strip !== RETURN || rewarded(last));
     const each = bottom / strips.length;
     const x = view ? (t) => this.left + ((t - view.t0) / (view.t1 - view.t0)) * (this.right - this.left) : null;
-    if (view) this.grid(c, x, bottom, u);
+    if (view) drawAxis(c, x, [view.t0, view.t1], bottom, view.live ? { origin: view.now, named: "now" } : {});
     strips.forEach((strip, i) => this.strip(c, strip, i * each + 0.28 * u, (i + 1) * each - 0.28 * u, x, u));
     if (view) this.marks(c, x, bottom);
-  }
-
-  grid(c, x, bottom, u) {
-    const { t0, t1, now, live } = this.view;
-    const step = [1, 2, 5, 10, 20, 30, 60, 120].find((s) => ((this.right - this.left) * s) / (t1 - t0) > 4.2 * u) ?? 300;
-    const origin = live ? now : 0;
-    c.font = font(0.82);
-    c.textAlign = "center";
-    c.textBaseline = "alphabetic";
-    c.strokeStyle = colours.line;
-    c.lineWidth = 1;
-    for (let k = Math.ceil((t0 - origin) / step - 1e-9); origin + k * step <= t1 + 1e-9; k++) {
-      const at = Math.round(x(origin + k * step)) + 0.5;
-      c.beginPath();
-      c.moveTo(at, 0);
-      c.lineTo(at, bottom);
-      c.stroke();
-      c.fillStyle = colours.dim;
-      c.fillText(live && k === 0 ? "now" : `${k * step} s`.replace("-", "−"), at, bottom + 1.1 * u);
-    }
   }
 
   strip(c, strip, top, bottom, x, u) {

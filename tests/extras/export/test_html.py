@@ -77,6 +77,46 @@ MEASURE = """async ([description, weights, frames, t_s, names]) => {
 }"""
 
 
+# What is drawn through these points, of which one is not known, by the shared page's map and by the line of all charts.
+DRAWN = """() => {
+  const points = [[0, 1], [1, 2], [null, null], [3, 4], [4, 6]];
+  const calls = [];
+  const note = (name, given) => /To|Path$/.test(name) && calls.push([name, ...given].join(" "));
+  const c = new Proxy({}, { set: () => true, get: (_, name) => (...given) => note(name, given) });
+  const drawn = (draw) => { calls.length = 0; draw(); return calls.join(", "); };
+  const chart = (shape) => drawn(() => {
+    const line = new Polyline(c, shape);
+    for (const [x, y] of points) x === null ? line.lift() : line.to(x, y);
+    line.lift();
+  });
+  const map = player.chart.map;
+  return {
+    path: drawn(() => map.path(c, points, (x, y) => [x, y], { colour: "", width: 1 })),
+    road: drawn(() => map.road(c, [points], (x, y) => [x, y], "")),
+    step: chart({ step: true }),
+    filled: chart({ base: 0 }),
+  };
+}"""
+SPLIT = {
+    "path": "beginPath, moveTo 0 1, lineTo 1 2, moveTo 3 4, lineTo 4 6",
+    "road": "beginPath, moveTo 0 1, lineTo 1 2, moveTo 3 4, lineTo 4 6, closePath",
+    "step": "beginPath, moveTo 0 1, lineTo 1 1, lineTo 1 2, moveTo 3 4, lineTo 4 4, lineTo 4 6",
+    "filled": (
+        "beginPath, moveTo 0 0, lineTo 0 1, lineTo 1 2, lineTo 1 0, lineTo 0 0, "
+        "moveTo 3 0, lineTo 3 4, lineTo 4 6, lineTo 4 0, lineTo 3 0"
+    ),
+}
+HAS_COLOUR = """([id, name]) => {
+  const c = document.getElementById(id);
+  const probe = Object.assign(document.createElement("canvas"), { width: 1, height: 1 }).getContext("2d");
+  probe.fillStyle = getComputedStyle(document.documentElement).getPropertyValue(name);
+  probe.fillRect(0, 0, 1, 1);
+  const [r, g, b] = probe.getImageData(0, 0, 1, 1).data;
+  const data = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+  return data.some((v, i) => i % 4 === 0 && [v, ...data.slice(i + 1, i + 4)].join() === [r, g, b, 255].join());
+}"""
+
+
 @pytest.fixture(scope="module")
 def javascript(browser: Any) -> Any:
     """Runs ``DECIDE_ALL`` with the network's file and nothing else of the page."""
@@ -304,6 +344,26 @@ def test_the_page_opens_from_a_disk_decides_as_torch_and_fetches_nothing(opened:
         tab.evaluate("(text) => player.edits.restore(text, player.network)", text)
         assert tab.evaluate("player.edits.list.length") == 0, "an address that was tampered with brings nothing in"
     assert [url for url in asked if not url.startswith("data:")] == []
+    assert tab.faults == []
+
+
+def test_the_lap_is_drawn_by_the_modules_of_the_live_page_in_the_colours_of_the_theme(
+    opened: Callable[..., Any],
+) -> None:
+    tab = opened(color_scheme="light")
+    assert tab.evaluate(DRAWN) == SPLIT
+    moment(tab, 20)
+    for theme in ("light", "dark"):
+        assert tab.evaluate("document.documentElement.dataset.theme") == theme
+        until(tab, HAS_COLOUR, ["map", "--policy"])
+        until(tab, HAS_COLOUR, ["strip", "--policy"])
+        tab.keyboard.press("t")
+    # The frame that is clicked at is the one that the axis names there.
+    left, right = tab.evaluate("[player.chart.left, player.chart.right]")
+    for step in (0, 31, 49):
+        share = tab.evaluate("(i) => (player.lap.t_s[i] - player.lap.t_s[0]) / player.chart.span", step)
+        tab.locator("#strip").click(position={"x": left + share * (right - left) - 1, "y": 30})
+        until(tab, f"player.now.at === {step}")
     assert tab.faults == []
 
 

@@ -5,6 +5,7 @@ import { words } from "/js/edits.js";
 import { effect } from "/js/effect.js";
 import { explain } from "/js/effects.js";
 import { fromAddress, toAddress } from "/js/moment_link.js";
+import { onTheme, toggleTheme } from "/js/theme.js";
 import { WhyPanel } from "/js/why_panel.js";
 import { side, verb } from "/js/words.js";
 import { Edits } from "./edits.js";
@@ -132,7 +133,7 @@ class Player {
     this.drawFrame(edits?.picture ? editPicture(pixels, this.lap.size, edits.picture) : pixels);
     this.showDecision();
     this.showMoment();
-    this.chart.draw(this.at, this.tried);
+    this.chart.show(this.at, this.tried);
     await this.film.show(this.now, () => asked !== this.asked);
     if (asked !== this.asked) return;
     if (!this.playing) this.remember();
@@ -228,10 +229,10 @@ class Player {
       if (this.lap.plain[i]) continue;
       await this.lap.decide(i);
       await breathe();
-      if (i % 20 === 0) this.chart.draw(this.at, this.tried);
+      if (i % 20 === 0) this.chart.show(this.at, this.tried);
     }
     this.summarise();
-    this.chart.draw(this.at, this.tried);
+    this.chart.show(this.at, this.tried);
   }
 
   summarise() {
@@ -261,7 +262,7 @@ class Player {
     const agree = (list) => percent(list.filter((d, i) => sameDecision(d, this.lap.driven(i))).length / n);
     const how = this.network.actions.length ? "decides otherwise" : "steers otherwise by 0.1 or more";
     put($("try-status"), `It ${how} in ${other} of ${n} frames, and as driven in ${agree(found)} (without the edits in ${agree(this.lap.plain)}). The car drove as recorded: nothing is added up.`);
-    this.chart.draw(this.at, this.tried);
+    this.chart.show(this.at, this.tried);
   }
 
   // ---------------------------------------------------------------- edits
@@ -388,11 +389,6 @@ class Player {
     open(URL.createObjectURL(new Blob([page], { type: "text/html" })) + address);
   }
 
-  setTheme(theme) {
-    document.documentElement.dataset.theme = theme;
-    this.chart.draw(this.at, this.tried);
-  }
-
   bind() {
     const on = (id, what, act) => $(id).addEventListener(what, act);
     on("play", "click", () => this.play());
@@ -400,7 +396,7 @@ class Player {
     on("forward", "click", () => this.step(1));
     on("next-difference", "click", () => this.nextDifference());
     on("seek", "input", () => { this.playing = false; this.markPlaying(); this.show(Number(input("seek").value)); });
-    on("theme", "click", () => this.setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
+    on("theme", "click", toggleTheme);
     on("help", "click", () => dialog("words").showModal());
     on("live", "click", () => this.letDrive());
     on("paint", "click", () => this.setPainting(!this.painting));
@@ -417,12 +413,8 @@ class Player {
     on("undo", "click", () => this.edits.undo());
     on("clear", "click", () => this.edits.clear());
     on("try-all", "click", () => { this.pause(); this.tryAll(); });
-    on("strip", "pointerdown", (event) => {
-      const box = $("strip").getBoundingClientRect();
-      this.step(this.chart.frameAt(event.clientX - box.x, box.width) - this.at);
-    });
+    on("strip", "pointerdown", (event) => this.step(this.chart.frameAt(event.offsetX) - this.at));
     this.overlay = new Overlay(() => this.painting, (patch) => this.edits.toggle({ kind: "paint", ...patch, level: 128 }));
-    addEventListener("resize", () => this.chart.draw(this.at, this.tried));
     onKeys({
       " ": () => this.play(),
       ArrowLeft: () => this.step(-1),
@@ -434,7 +426,7 @@ class Player {
       Escape: () => this.setPainting(false),
       o: () => this.occlusion(),
       u: () => this.edits.undo(),
-      t: () => $("theme").click(),
+      t: toggleTheme,
       "?": () => $("help").click(),
     });
   }
@@ -461,8 +453,6 @@ class Player {
   }
 }
 
-const dark = matchMedia("(prefers-color-scheme: dark)");
-document.documentElement.dataset.theme = dark.matches ? "dark" : "light";
 const network = new Network(json("description"), floatsOf($("weights").textContent.trim()));
 const player = new Player(new Lap(json("record"), network, json("ghost")));
-dark.addEventListener("change", () => player.setTheme(dark.matches ? "dark" : "light"));
+onTheme(() => player.chart.show(player.at, player.tried));
