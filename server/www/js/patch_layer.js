@@ -1,6 +1,7 @@
 // A layer over the picture: paint over a part of it by dragging (or by keys), and see which part a decision hangs on.
 
 import { Surface, font, rem } from "./canvas.js";
+import { drawOcclusion } from "./occlusion.js";
 import { colours } from "./theme.js";
 
 const CELLS = 12;
@@ -32,7 +33,7 @@ export class PatchLayer {
     if (on) this.surface.fit();
   }
 
-  // patches: edits of the kind paint; map: rows of numbers, or null.
+  // patches: edits of the kind paint; map: what the decision hangs on, as `readOcclusion` gives it, or null.
   set(patches, map) {
     this.patches = patches;
     this.map = map;
@@ -136,18 +137,9 @@ export class PatchLayer {
     c.strokeRect(...box);
   }
 
-  // Orange: without this part the decision is less sure; blue: surer.
   heat(c) {
-    const { rows, most } = this.map;
-    const n = rows.length;
     const u = rem();
-    rows.forEach((row, y) => row.forEach((value, x) => {
-      const share = Math.abs(value) / most;
-      if (share < 0.04) return;
-      const [r, g, b] = value > 0 ? [230, 97, 1] : [0, 100, 200];
-      c.fillStyle = `rgb(${r} ${g} ${b} / ${Math.round(12 + 68 * share)}%)`;
-      c.fillRect(...this.rect({ left: x / n, top: y / n, right: (x + 1) / n, bottom: (y + 1) / n }));
-    }));
+    drawOcclusion(c, this.map, this.frame.box);
     const [x, y, w, h] = this.frame.box;
     c.font = font(0.8, 600);
     c.textAlign = "left";
@@ -155,7 +147,8 @@ export class PatchLayer {
     c.lineWidth = 3;
     c.strokeStyle = "#000";
     c.fillStyle = "#fff";
-    const text = `orange speaks for it, blue against it; strongest ${this.map.label}`;
+    const { supports, opposes, strongest } = this.map.key;
+    const text = `orange ${supports}, blue ${opposes}; ${strongest}`;
     c.strokeText(text, x + 0.5 * u, y + h - 0.6 * u, w - u);
     c.fillText(text, x + 0.5 * u, y + h - 0.6 * u, w - u);
   }

@@ -32,7 +32,7 @@ export const colours = {};
 
 function read() {
   const style = getComputedStyle(root);
-  for (const name of ["bg", "card", "sunk", "ink", "dim", "line", "policy", "expert", "go", "stop", "other", "person", "alert", "c1", "c2", "c3", "c4", "c5", "c6"]) {
+  for (const name of ["bg", "card", "sunk", "ink", "dim", "line", "policy", "expert", "go", "stop", "other", "person", "alert", "supports", "opposes", "c1", "c2", "c3", "c4", "c5", "c6"]) {
     colours[name] = style.getPropertyValue(`--${name}`).trim();
   }
   for (const name of ["low", "high", "rest"]) {

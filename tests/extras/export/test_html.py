@@ -367,6 +367,65 @@ def test_the_lap_is_drawn_by_the_modules_of_the_live_page_in_the_colours_of_the_
     assert tab.faults == []
 
 
+OCCLUDED = """([rows, action]) => {
+  const occlusion = readOcclusion(rows, action);
+  const cells = [];
+  const fillRect = (...box) => cells.push([c.fillStyle, c.globalAlpha.toFixed(2), ...box].join(" "));
+  const c = { save() {}, restore() {}, fillRect };
+  drawOcclusion(c, occlusion, [0, 0, 30, 30]);
+  return [Object.values(occlusion.key).join(", "), occlusion.sentence, cells];
+}"""
+ORANGE, BLUE = "#e66101", "#0064c8"
+OCCLUSIONS = (
+    (
+        [[0, 0, 0.2], [0, -0.4, 0], [0, 0.01, 0]],
+        "gas",
+        "speaks for it, against it, strongest 40 points",
+        "The decision hangs most on the upper right of the picture: grey over one of 9 parts there takes 20 points "
+        "from “gas”.",
+        [f"{ORANGE} 0.46 20 0 10 10", f"{BLUE} 0.80 10 10 10 10"],
+    ),
+    (
+        [[0, 0, 0.2], [0, -0.4, 0], [0, 0.01, 0]],
+        None,
+        "steers right, left, strongest 0.40 of the wheel",
+        "The decision hangs most on the middle of the picture: grey over one of 9 parts there turns the wheel by 0.40.",
+        [f"{ORANGE} 0.46 20 0 10 10", f"{BLUE} 0.80 10 10 10 10"],
+    ),
+    (
+        [[0.004, 0], [0, -0.3]],
+        "gas",
+        "speaks for it, against it, strongest 30 points",
+        "No single part of the picture matters here: grey over any of the 4 takes less than one point from “gas”.",
+        [f"{BLUE} 0.80 15 15 15 15"],
+    ),
+    (
+        [[0.001, 0], [0, 0]],
+        None,
+        "steers right, left, strongest 0.00 of the wheel",
+        "No single part of the picture matters here: grey over any of the 4 turns the wheel by less than 0.01.",
+        [f"{ORANGE} 0.19 0 0 15 15"],
+    ),
+)
+"""Changes of each part, the chosen action; then the key, the sentence, and what is drawn over a picture of 30 x 30."""
+
+
+def test_what_a_decision_hangs_on_has_a_key_to_its_colours_and_goes_with_the_frame(opened: Callable[..., Any]) -> None:
+    tab = opened()
+    for rows, action, *read in OCCLUSIONS:
+        assert tab.evaluate(OCCLUDED, [rows, action]) == read
+    moment(tab, 40)
+    assert not tab.is_visible("#map-key")
+    tab.keyboard.press("o")
+    until(tab, "document.getElementById('try-status').textContent.startsWith('The decision hangs most on the ')")
+    assert tab.evaluate(PAINTED) and tab.is_visible("#map-key")
+    assert tab.inner_text("#map-key").startswith("speaks for it")
+    tab.keyboard.press("ArrowRight")
+    until(tab, "player.now.at === 41")
+    assert not tab.is_visible("#map-key") and not tab.evaluate(PAINTED), "another frame has another map"
+    assert tab.faults == []
+
+
 @pytest.mark.nightly
 def test_frames_of_a_jpeg_lap_are_the_bytes_that_pillow_reads(open_page: Callable[..., Any], tmp_path: Path) -> None:
     policy = small_policy("nac-steady-steers")
@@ -463,7 +522,7 @@ def test_the_whole_lap_is_tried_and_the_occlusion_map_is_laid_over_the_picture(o
     tab.click("#clear")
     moment(tab, 40)
     tab.keyboard.press("o")
-    until(tab, "document.getElementById('try-status').textContent.startsWith('One grey square')")
+    until(tab, "document.getElementById('try-status').textContent.startsWith('The decision hangs most on the ')")
     assert tab.evaluate(PAINTED)
     assert tab.faults == []
 

@@ -1,4 +1,4 @@
-// What lies over the picture: a patch while it is being painted, and the map of what the decision hangs on.
+// What lies over the picture while a patch is being painted.
 
 import { canvas } from "/js/dom.js";
 
@@ -44,20 +44,6 @@ export class Overlay {
     };
     overlay.addEventListener("pointerup", end);
     overlay.addEventListener("pointercancel", end);
-  }
-
-  // found: n x n changes of the decision, row by row. Returns the largest, whose colour is the strongest.
-  drawMap(found, n) {
-    const most = Math.max(...found.map(Math.abs), 0.01);
-    const { width, height } = canvas("overlay");
-    const pen = canvas("overlay").getContext("2d");
-    this.clear();
-    found.forEach((c, cell) => {
-      // For the decision and against it are two colours; of steering there is only more or less.
-      pen.fillStyle = `rgb(${c >= 0 ? "213 94 0" : "0 114 178"} / ${(0.75 * Math.abs(c)) / most})`;
-      pen.fillRect(((cell % n) * width) / n, (Math.floor(cell / n) * height) / n, width / n, height / n);
-    });
-    return most;
   }
 
   clear() {

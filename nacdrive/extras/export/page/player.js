@@ -5,6 +5,7 @@ import { words } from "/js/edits.js";
 import { effect } from "/js/effect.js";
 import { explain } from "/js/effects.js";
 import { fromAddress, toAddress } from "/js/moment_link.js";
+import { drawOcclusion, readOcclusion } from "/js/occlusion.js";
 import { onTheme, toggleTheme } from "/js/theme.js";
 import { WhyPanel } from "/js/why_panel.js";
 import { side, verb } from "/js/words.js";
@@ -122,6 +123,7 @@ class Player {
 
   async show(i) {
     this.at = Math.min(this.lap.length - 1, Math.max(0, i));
+    this.clearMap();
     const asked = ++this.asked;
     const at = this.at;
     const edits = this.edits.compile();
@@ -270,7 +272,6 @@ class Player {
   changed() {
     this.tried = null;
     put($("try-status"), "");
-    this.overlay.clear();
     for (const kind of ["dim", "blur", "shift"]) {
       const value = this.edits.value(kind);
       input(kind).value = String(value);
@@ -302,6 +303,13 @@ class Player {
     $("paint").setAttribute("aria-pressed", String(on));
     document.querySelector(".picture").classList.toggle("painting", on);
     if (on) this.pause();
+    if (on) this.clearMap();
+  }
+
+  // The map of what the decision hangs on is of one frame under one set of edits.
+  clearMap() {
+    this.overlay.clear();
+    $("map-key").hidden = true;
   }
 
   // How much a grey square at each of 12 x 12 places changes the decision at this frame, laid over the picture.
@@ -311,8 +319,8 @@ class Player {
     const asked = this.asked;
     const { at, now } = this.now;
     const n = 12;
-    const change = (d) => (now.shares ? now.shares[now.choice] - d.shares[now.choice] : Math.abs(now.steering - d.steering));
-    const found = [];
+    const change = (d) => (now.shares ? now.shares[now.choice] - d.shares[now.choice] : now.steering - d.steering);
+    const rows = Array.from({ length: n }, () => []);
     input("occlusion").disabled = true;
     for (let cell = 0; cell < n * n; cell++) {
       const [x, y] = [cell % n, Math.floor(cell / n)];
@@ -320,15 +328,19 @@ class Player {
       const paint = { kind: "paint", left: x / n, top: y / n, right: (x + 1) / n, bottom: (y + 1) / n, level: 128 };
       const edits = this.edits.compile([...this.edits.list, paint]);
       edits.picture.everyFrame = false;
-      found.push(change(await this.lap.decide(at, edits)));
+      rows[y].push(change(await this.lap.decide(at, edits)));
       if (cell % 6 === 5) await breathe();
       if (asked !== this.asked) break;
     }
     input("occlusion").disabled = false;
     if (asked !== this.asked) return;
-    const most = this.overlay.drawMap(found, n);
-    const strongest = now.shares ? `takes up to ${percent(Math.max(0, ...found))} off "${this.network.labels[now.choice]}"` : `changes the steering by up to ${most.toFixed(2)}`;
-    put($("try-status"), `One grey square of 1/12 of the picture ${strongest}${now.shares ? " (orange); under blue squares it would be surer" : " (orange)"}.`);
+    const occlusion = readOcclusion(rows, now.shares ? this.network.labels[now.choice] : null);
+    const { width, height } = canvas("overlay");
+    this.clearMap();
+    drawOcclusion(canvas("overlay").getContext("2d"), occlusion, [0, 0, width, height]);
+    for (const [name, text] of Object.entries(occlusion.key)) put($(`map-${name}`), text);
+    $("map-key").hidden = false;
+    put($("try-status"), occlusion.sentence);
   }
 
   // ---------------------------------------------------------------- playing

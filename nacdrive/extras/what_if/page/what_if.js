@@ -3,6 +3,7 @@
 import { $, button, input, onKeys, percent } from "/js/dom.js";
 import { alike, decodeEdits, encode, phrase } from "/js/edits.js";
 import { effect } from "/js/effect.js";
+import { readOcclusion } from "/js/occlusion.js";
 import { PatchLayer } from "/js/patch_layer.js";
 import { Neurons } from "/js/neurons.js";
 import { softmax } from "/js/protocol.js";
@@ -253,15 +254,8 @@ export class WhatIf {
   }
 
   mapped({ map, tookMs }) {
-    const most = Math.max(...map.flat().map(Math.abs), 1e-6);
-    const discrete = this.choices.length > 0;
-    const label = discrete ? `${Math.round(100 * most)} points` : `${most.toFixed(2)} of the wheel`;
-    this.map = { rows: map, most, label };
-    const flat = map.flat();
-    const at = flat.indexOf(Math.max(...flat));
-    const [x, y] = [at % map.length, Math.floor(at / map.length)];
-    const where = `${["upper", "middle", "lower"][Math.floor((3 * y) / map.length)]} ${["left", "middle", "right"][Math.floor((3 * x) / map.length)]}`.replace("middle middle", "middle");
-    this.panel.say(most < 0.01 ? "No single part of the picture matters here: grey over any of the 144 changes less than one point." : `The decision hangs most on the ${where} of the picture: grey over one of 144 parts there takes ${label} from ${discrete ? `“${this.choices[this.chosen] ?? "it"}”` : "it"}.`);
+    this.map = readOcclusion(map, this.choices.length ? this.choices[this.chosen] ?? "it" : null);
+    this.panel.say(this.map.sentence);
     this.panel.root.dataset.mapMs = Math.round(tookMs);
     this.paint();
   }
