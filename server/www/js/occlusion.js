@@ -3,7 +3,7 @@
 import { colours } from "./theme.js";
 
 const FAINT = 0.04; // of the strongest part: what changes less is not coloured
-const LEAST = 0.01; // a point, or a hundredth of the wheel: less is no change
+const LEAST_CHANGE = 0.01; // a point, or a hundredth of the wheel: less is no change
 
 /**
  * A map that has been read.
@@ -34,7 +34,7 @@ export function readOcclusion(rows, action) {
   const hangs = `The decision hangs most on the ${where} of the picture: grey over one of ${flat.length} parts there ${steers ? `turns the wheel by ${reason.toFixed(2)}` : `takes ${size(reason)} from “${action}”`}.`;
   const nothing = `No single part of the picture matters here: grey over any of the ${flat.length} ${steers ? "turns the wheel by less than 0.01" : `takes less than one point from “${action}”`}.`;
   const [supports, opposes] = steers ? ["steers right", "left"] : ["speaks for it", "against it"];
-  return { rows, most: Math.max(most, LEAST), key: { supports, opposes, strongest: `strongest ${size(most)}` }, sentence: reason < LEAST ? nothing : hangs };
+  return { rows, most: Math.max(most, LEAST_CHANGE), key: { supports, opposes, strongest: `strongest ${size(most)}` }, sentence: reason < LEAST_CHANGE ? nothing : hangs };
 }
 
 /**
