@@ -30,3 +30,9 @@ def test_no_name_is_given_twice_in_one_script(entry: Path) -> None:
     names = Counter(name for declared in DECLARED.findall(text) for name in re.findall(r"\w+", declared))
     assert len(names) > 3
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_no_module_is_left_out_of_the_type_check() -> None:
+    modules = [*MAIN.parent.glob("*.js"), *FEATURES.glob("*/page/*.js")]
+    assert len(modules) > 80
+    assert [module.name for module in modules if re.search("@ts-(nocheck|ignore)", module.read_text("utf-8"))] == []

@@ -3,18 +3,159 @@
 // `description` is nacdrive's NetworkDescription as JSON; its arrays are places in one block of float32 numbers.
 // What is asked of a frame alone is kept by the caller as a token, so that a moment of a lap can be decided anew at
 // once, also with something of the network left out (`edits`; see NO_EDITS).
-//
-// The fields of its classes are those of the description, whatever its layer; every number is compared with torch's by
-// the tests, so types are not checked here.
-// @ts-nocheck: fields of a description
 
-export const NO_EDITS = Object.freeze({
-  heads: new Set(), // muted heads of a circuit
-  neurons: [], // muted neurons: {group, index (null: all of the group), head (null: in every head)}
-  units: new Set(), // muted units of a layer that is no circuit
-  hidden: new Set(), // ages of remembered frames that are hidden: 1 is the frame before
-  delay_s: 0, // how much later the present frame seems to have been taken
-});
+// ---------------------------------------------------------------- the description; network_description.py says what each part is
+/**
+ * An array of a description: where it begins in the block of numbers, and its sizes.
+ * @typedef {{at: number, shape: number[]}} Place
+ * @typedef {{weight: Place, bias: Place}} LinearDescription
+ * @typedef {{first: number[], weight: Place}} TapsDescription
+ * @typedef {{weight: Place, bias: Place, stride: number}} ConvolutionDescription
+ * @typedef {(place: Place) => Float32Array} Numbers
+ * @typedef {"relu" | "elu"} Activation
+ */
+/**
+ * @typedef {object} PreprocessingDescription
+ * @property {number} height
+ * @property {number} width
+ * @property {number} first_row
+ * @property {number} rows
+ * @property {number} columns
+ * @property {[number, number] | null} masked_rows
+ * @property {number[][] | null} turn
+ * @property {TapsDescription | null} down
+ * @property {TapsDescription | null} across
+ * @property {Place | null} colour
+ * @property {Place | null} offset
+ */
+/**
+ * What both forms of NAC have. Of all sequences, A is an array (a place, or the numbers when they are read) and L a layer.
+ * @template L
+ * @typedef {object} CircuitParts
+ * @property {number} window
+ * @property {number} heads
+ * @property {number} topk
+ * @property {"exact" | "euler" | "steady"} mode
+ * @property {number} euler_steps
+ * @property {number | null} euler_step_s
+ * @property {number} time_scale
+ * @property {L} query
+ * @property {L} key
+ * @property {L} value
+ * @property {L} out
+ */
+/**
+ * @template A, L
+ * @typedef {CircuitParts<L> & {
+ *   kind: "nac", phi: "sigmoid" | "tanh" | "none", time_quadrature: boolean, delta_t: number, eps: number,
+ *   activation: "tanh" | "sigmoid" | "silu" | "linear", unfolds: number, time_input: "gap" | "absolute" | "elapsed",
+ *   first_query: A, first_key: A, first_bias: A, inter: A | null, inter_bias: A | null, command: A | null, motor: A,
+ *   motor_bias: A, time_query: A, time_key: A, time_bias: A, logit_scale: A,
+ * }} NACParts
+ */
+/**
+ * @template A, L
+ * @typedef {CircuitParts<L> & {
+ *   kind: "nac-key", norm: L, norm_eps: number, frequencies: A, inter: L, command: L, motor: L, gamma: A,
+ * }} NACKeyParts
+ */
+/**
+ * @typedef {object} RecurrentDescription
+ * @property {"gru" | "lstm" | "cfc"} kind
+ * @property {number} window
+ * @property {number} [gap_s] of a cfc
+ * @property {LinearDescription} input
+ * @property {Place} recurrent
+ * @property {Place} [recurrent_bias] of a GRU or LSTM
+ * @property {LinearDescription} [heads] of a cfc
+ */
+/**
+ * @typedef {{kind: "dense", layer: LinearDescription}} DenseDescription
+ * @typedef {NACParts<Place, LinearDescription>} NACDescription
+ * @typedef {NACKeyParts<Place, LinearDescription>} NACKeyDescription
+ * @typedef {NACDescription | NACKeyDescription | RecurrentDescription | DenseDescription} SequenceDescription
+ */
+/**
+ * @typedef {object} Description
+ * @property {string} name
+ * @property {string} task
+ * @property {string} model
+ * @property {number} gap_s
+ * @property {PreprocessingDescription} preprocessing
+ * @property {Activation} activation
+ * @property {ConvolutionDescription[]} convolutions
+ * @property {LinearDescription | null} projection
+ * @property {SequenceDescription} sequence
+ * @property {LinearDescription} hidden
+ * @property {LinearDescription} output
+ * @property {number[][]} actions
+ * @property {string[]} labels
+ */
+
+// ---------------------------------------------------------------- what passes through a network
+/**
+ * Neurons of a circuit; "unit" is of a layer that is none.
+ * @typedef {"sensory" | "inter" | "command" | "motor"} Group
+ * @typedef {Partial<Record<Group, Uint8Array | null>>} Muted of each group, 1 where a neuron is muted
+ */
+/**
+ * What is left out of a decision.
+ * @typedef {object} NetworkEdits
+ * @property {Set<number>} heads muted heads of a circuit
+ * @property {{group: string, index: number | null, head: number | null}[]} neurons muted neurons; index null: all of the group;
+ *   head null: in every head
+ * @property {Set<number>} units muted units of a layer that is no circuit
+ * @property {Set<number>} hidden ages of remembered frames that are hidden: 1 is the frame before
+ * @property {number} delay_s how much later the present frame seems to have been taken
+ */
+/**
+ * A remembered frame as one head sees it, by its age in decisions.
+ * @typedef {object} Pair
+ * @property {number} age
+ * @property {number} phi
+ * @property {number} omega
+ * @property {number} [rho] of a circuit on the key
+ * @property {number} t
+ * @property {number} logit
+ * @property {number} [weight]
+ * @property {Float32Array} inter
+ * @property {Float32Array} command
+ */
+/**
+ * @typedef {{q: Float32Array, k: Float32Array}} QueryKey
+ * @typedef {QueryKey & {v: Float32Array}} NACToken
+ * @typedef {{gates: Float32Array, inter: Float32Array, command: Float32Array}} KeyCircuit
+ * @typedef {Partial<QueryKey> & {x: Float32Array, v: Float32Array, circuit?: KeyCircuit}} NACKeyToken
+ * @typedef {{u: Float32Array}} RecurrentToken
+ * @typedef {{y: Float32Array}} DenseToken
+ * @typedef {{y: Float32Array, heads: Pair[][] | null}} SequenceOutput
+ */
+/**
+ * A sequence layer. A token is what a frame's features give by themselves; `decide` gives the output for the newest of
+ * `tokens`, taken at `times` [s]; before_s is when the frame before was taken, or null.
+ * @typedef {object} SequenceLayer
+ * @property {number} window
+ * @property {(features: Float32Array) => any} token
+ * @property {(tokens: any[], times: number[], before_s: number | null, edits: NetworkEdits) => SequenceOutput} decide
+ * @property {Record<Group, number>} [sizes] of a circuit
+ * @property {number} [heads] of a circuit
+ * @property {number} [depth] of a circuit's head
+ * @property {boolean} [oneCircuit] whether all heads share its neurons
+ * @property {number} [width] units of a layer that is no circuit
+ */
+/**
+ * @typedef {object} Decision
+ * @property {Float32Array} outputs
+ * @property {number[] | null} shares of each choice; null where it steers by degrees
+ * @property {Pair[][] | null} heads
+ * @property {number} steering
+ * @property {number} throttle
+ * @property {number} brake
+ * @property {number} choice -1 where it steers by degrees
+ */
+
+/** @type {Readonly<NetworkEdits>} */
+export const NO_EDITS = Object.freeze({ heads: new Set(), neurons: [], units: new Set(), hidden: new Set(), delay_s: 0 });
 
 const CIRCUIT_FUNCTIONS = {
   tanh: Math.tanh,
@@ -24,8 +165,11 @@ const CIRCUIT_FUNCTIONS = {
   none: (x) => x,
 };
 const sigmoid = CIRCUIT_FUNCTIONS.sigmoid;
+/** @type {Group[]} */
+const GROUPS = ["sensory", "inter", "command", "motor"];
 
 // A block of float32 numbers from base64.
+/** @param {string} base64 */
 export function floatsOf(base64) {
   const text = atob(base64);
   const bytes = new Uint8Array(text.length);
@@ -33,8 +177,9 @@ export function floatsOf(base64) {
   return new Float32Array(bytes.buffer);
 }
 
+/** @param {ArrayLike<number>} scores */
 function softmax(scores) {
-  const highest = Math.max(...scores);
+  const highest = Math.max(...Array.from(scores));
   const e = Array.from(scores, (x) => Math.exp(x - highest));
   const sum = e.reduce((a, b) => a + b, 0);
   return e.map((x) => x / sum);
@@ -42,11 +187,16 @@ function softmax(scores) {
 
 // y = W x + b, with W as [outputs][inputs].
 class Linear {
+  /**
+   * @param {Float32Array} weight
+   * @param {Float32Array} bias
+   */
   constructor(weight, bias) {
     this.weight = weight;
     this.bias = bias;
   }
 
+  /** @param {Float32Array} x */
   of(x) {
     const n = x.length;
     const y = new Float32Array(this.bias.length);
@@ -59,19 +209,37 @@ class Linear {
   }
 }
 
+/** @type {(layer: LinearDescription, numbers: Numbers) => Linear} */
+const linear = ({ weight, bias }, numbers) => new Linear(numbers(weight), numbers(bias));
+
 // Bytes of a camera frame [height][width][3] to the numbers that the convolutions see.
 class Preprocessing {
+  /**
+   * @param {PreprocessingDescription} p
+   * @param {Numbers} numbers
+   */
   constructor(p, numbers) {
-    Object.assign(this, p);
-    if (!p.down) return;
-    this.down = { first: p.down.first, weight: numbers(p.down.weight), taps: p.down.weight.shape[1] };
-    this.across = { first: p.across.first, weight: numbers(p.across.weight), taps: p.across.weight.shape[1] };
+    this.height = p.height;
+    this.width = p.width;
+    this.first_row = p.first_row;
+    this.rows = p.rows;
+    this.columns = p.columns;
+    this.masked_rows = p.masked_rows;
+    this.turn = p.turn;
+    /** @type {(taps: TapsDescription | null) => {first: number[], weight: Float32Array, taps: number} | null} */
+    const taps = (one) => one && { first: one.first, weight: numbers(one.weight), taps: one.weight.shape[1] };
+    this.down = taps(p.down);
+    this.across = taps(p.across);
     this.colour = p.colour && numbers(p.colour);
     this.offset = p.offset && numbers(p.offset);
   }
 
   // A row of the picture as a straight camera would have seen it: places rounded to 32nds of a pixel, and between
   // pixels linear in whole numbers, so that the bytes are those of nacdrive.
+  /**
+   * @param {Uint8Array} frame
+   * @param {number} row
+   */
   upright(frame, row) {
     const { turn, width, height } = this;
     const out = new Uint8Array(width * 3);
@@ -93,6 +261,7 @@ class Preprocessing {
 
   // What the network sees, as bytes [rows][columns][3]. Rounded where float32 in torch is:
   // a pixel that is rounded the other way would be another level of grey.
+  /** @param {Uint8Array} frame */
   seen(frame) {
     const { rows, columns, down, across, colour, offset } = this;
     if (!down) return frame;
@@ -139,6 +308,7 @@ class Preprocessing {
     return out;
   }
 
+  /** @param {Uint8Array} frame */
   numbers(frame) {
     const bytes = this.seen(frame);
     const x = new Float32Array(bytes.length);
@@ -150,9 +320,20 @@ class Preprocessing {
 
 // A convolution without padding, pixels as [row][column][channel]; four channels are summed up at a time.
 class Convolution {
+  /**
+   * @param {ConvolutionDescription} c
+   * @param {Numbers} numbers
+   * @param {number[]} shape channels, rows and columns of what it gets
+   * @param {Activation} activation
+   */
   constructor(c, numbers, [channelsIn, rowsIn, columnsIn], activation) {
     const [channels, , kernel] = c.weight.shape;
-    Object.assign(this, { channels, kernel, channelsIn, columnsIn, stride: c.stride, activation });
+    this.channels = channels;
+    this.kernel = kernel;
+    this.channelsIn = channelsIn;
+    this.columnsIn = columnsIn;
+    this.stride = c.stride;
+    this.activation = activation;
     this.rows = Math.floor((rowsIn - kernel) / c.stride) + 1;
     this.columns = Math.floor((columnsIn - kernel) / c.stride) + 1;
     this.padded = 4 * Math.ceil(channels / 4);
@@ -174,6 +355,7 @@ class Convolution {
     }
   }
 
+  /** @param {Float32Array} input */
   of(input) {
     const { channels, columns, kernel, length, stride, weight } = this;
     const line = this.columnsIn * this.channelsIn;
@@ -209,6 +391,7 @@ class Convolution {
 }
 
 // da/dt = phi - omega a, solved from 0 to t.
+/** @type {(circuit: Pick<CircuitParts<Linear>, "mode" | "euler_step_s" | "euler_steps">, phi: number, omega: number, t: number) => number} */
 function settle({ mode, euler_step_s, euler_steps }, phi, omega, t) {
   if (mode === "steady") return phi / omega;
   if (mode === "exact") return omega * t > 0 ? (phi * -Math.expm1(-omega * t)) / omega : phi * t;
@@ -218,6 +401,7 @@ function settle({ mode, euler_step_s, euler_steps }, phi, omega, t) {
   return h * phi * total;
 }
 
+/** @type {(q: Float32Array, k: Float32Array, head: number, depth: number) => number} */
 function dot(q, k, head, depth) {
   let sum = 0;
   for (let d = head * depth; d < (head + 1) * depth; d++) sum += q[d] * k[d];
@@ -225,6 +409,7 @@ function dot(q, k, head, depth) {
 }
 
 // Keys of a head: remembered frames by their place in the window, the best `topk` by dot product where there are more.
+/** @type {(tokens: QueryKey[], head: number, depth: number, topk: number, edits: NetworkEdits) => number[]} */
 function choose(tokens, head, depth, topk, edits) {
   const newest = tokens.length - 1;
   const all = tokens.map((_, i) => i).filter((i) => !edits.hidden.has(newest - i));
@@ -233,25 +418,43 @@ function choose(tokens, head, depth, topk, edits) {
   return all.sort((a, b) => score.get(b) - score.get(a)).slice(0, topk);
 }
 
-// The Neuronal Attention Circuit over the remembered frames.
-class NAC {
+// A circuit as it is described, its places read: arrays of numbers, and layers where a weight and a bias are.
+class Parts {
   constructor(s, numbers) {
     Object.assign(this, s);
-    for (const [name, value] of Object.entries(s)) if (value && value.shape) this[name] = numbers(value);
+    for (const [name, value] of Object.entries(s)) {
+      if (value?.shape) this[name] = numbers(value);
+      if (value?.weight) this[name] = linear(value, numbers);
+    }
+  }
+}
+/** @type {new (s: NACDescription, numbers: Numbers) => NACParts<Float32Array, Linear>} */
+const PartsOfNAC = /** @type {any} */ (Parts);
+/** @type {new (s: NACKeyDescription, numbers: Numbers) => NACKeyParts<Float32Array, Linear>} */
+const PartsOfNACKey = /** @type {any} */ (Parts);
+
+// The Neuronal Attention Circuit over the remembered frames.
+class NAC extends PartsOfNAC {
+  /**
+   * @param {NACDescription} s
+   * @param {Numbers} numbers
+   */
+  constructor(s, numbers) {
+    super(s, numbers);
     this.depth = s.first_query.shape[1];
     this.inters = s.first_query.shape[2];
     this.commands = s.motor.shape[1];
     this.sizes = { sensory: 2 * this.depth, inter: this.inters, command: this.commands, motor: 2 };
-    this.query = new Linear(numbers(s.query.weight), numbers(s.query.bias));
-    this.key = new Linear(numbers(s.key.weight), numbers(s.key.bias));
-    this.value = new Linear(numbers(s.value.weight), numbers(s.value.bias));
-    this.out = new Linear(numbers(s.out.weight), numbers(s.out.bias));
     this.f = CIRCUIT_FUNCTIONS[s.activation];
-    this.interEdges = s.inter && this.edges(this.inter, this.inters);
-    this.commandEdges = s.command && this.edges(this.command, this.commands);
+    this.interEdges = this.inter && this.edges(this.inter, this.inters);
+    this.commandEdges = this.command && this.edges(this.command, this.commands);
   }
 
   // Synapses that exist in any head, target by target: where each target's begin, and their sources.
+  /**
+   * @param {Float32Array} weight
+   * @param {number} sources
+   */
   edges(weight, sources) {
     const starts = [0];
     const from = [];
@@ -266,20 +469,29 @@ class NAC {
     return { starts, from: Int32Array.from(from), sources };
   }
 
-  // What a frame's features give by themselves.
+  /**
+   * @param {Float32Array} features
+   * @returns {NACToken}
+   */
   token(features) {
     return { q: this.query.of(features), k: this.key.of(features), v: this.value.of(features) };
   }
 
+  /**
+   * @param {NetworkEdits} edits
+   * @param {Group} group
+   * @param {number} head
+   */
   muted(edits, group, head) {
-    const found = edits.neurons.filter((n) => n.group === group && (n.head === null || n.head === head));
-    if (!found.length) return null;
+    const neurons = edits.neurons.filter((n) => n.group === group && (n.head === null || n.head === head));
+    if (!neurons.length) return null;
     const mask = new Uint8Array(this.sizes[group]);
-    for (const n of found) n.index === null ? mask.fill(1) : (mask[n.index] = 1);
+    for (const n of neurons) n.index === null ? mask.fill(1) : (mask[n.index] = 1);
     return mask;
   }
 
   // A half of a head's first layer, from the query or the key.
+  /** @type {(token: Float32Array, head: number, weight: Float32Array, muted: Uint8Array | null, offset: number) => Float32Array} */
   half(token, head, weight, muted, offset) {
     const z = new Float32Array(this.inters);
     for (let d = 0; d < this.depth; d++) {
@@ -291,18 +503,29 @@ class NAC {
     return z;
   }
 
-  slopes(token, head, weight) {
-    const found = [0, 0];
+  // Slope and offset of a head's time gate, from the query or the key.
+  /**
+   * @param {Float32Array} token
+   * @param {number} head
+   * @param {Float32Array} weight
+   */
+  timeGate(token, head, weight) {
+    let [slope, offset] = [0, 0];
     for (let d = 0; d < this.depth; d++) {
       const x = token[head * this.depth + d];
       const w = (head * this.depth + d) * 2;
-      found[0] += x * weight[w];
-      found[1] += x * weight[w + 1];
+      slope += x * weight[w];
+      offset += x * weight[w + 1];
     }
-    return found;
+    return [slope, offset];
   }
 
   // phi's and omega's motor neurons, and the activities on the way; z is the first layer's sum.
+  /**
+   * @param {number} head
+   * @param {Float32Array} z
+   * @param {Muted} muted
+   */
   circuit(head, z, muted) {
     const { f, commands, inters } = this;
     const inter = new Float32Array(inters);
@@ -326,6 +549,14 @@ class NAC {
     return { motor, inter, command };
   }
 
+  // Through the synapses from one group of neurons to the command neurons.
+  /**
+   * @param {ReturnType<NAC["edges"]>} edges
+   * @param {Float32Array} weight
+   * @param {number} head
+   * @param {Float32Array} source
+   * @param {Float32Array} bias
+   */
   along(edges, weight, head, source, bias) {
     const y = new Float32Array(this.commands);
     const base = head * edges.sources * this.commands;
@@ -339,7 +570,7 @@ class NAC {
     return y;
   }
 
-  // Output for the newest of `tokens`, taken at `times` [s]; before_s is when the frame before was taken, or null.
+  /** @type {(tokens: NACToken[], times: number[], before_s: number | null, edits: NetworkEdits) => SequenceOutput} */
   decide(tokens, times, before_s, edits) {
     const merged = new Float32Array(this.heads * this.depth);
     const heads = [];
@@ -347,12 +578,16 @@ class NAC {
     return { y: this.out.of(merged), heads };
   }
 
+  // The pairs of one head; what they give is added to `merged`.
+  /** @type {(h: number, tokens: NACToken[], times: number[], before_s: number | null, edits: NetworkEdits, merged: Float32Array) => Pair[]} */
   attend(h, tokens, times, before_s, edits, merged) {
     const newest = tokens.length - 1;
     const now = tokens[newest];
-    const muted = Object.fromEntries(["sensory", "inter", "command", "motor"].map((g) => [g, this.muted(edits, g, h)]));
+    /** @type {Muted} */
+    const muted = {};
+    for (const group of GROUPS) muted[group] = this.muted(edits, group, h);
     const ofQuery = this.half(now.q, h, this.first_query, muted.sensory, 0);
-    const timeOfQuery = this.slopes(now.q, h, this.time_query);
+    const timeOfQuery = this.timeGate(now.q, h, this.time_query);
     const gap = before_s === null ? 1 : Math.max(0, times[newest] + edits.delay_s - before_s) / this.time_scale;
     const pairs = choose(tokens, h, this.depth, this.topk, edits).map((i) => {
       const ofKey = this.half(tokens[i].k, h, this.first_key, muted.sensory, this.depth);
@@ -360,12 +595,12 @@ class NAC {
       const { motor, inter, command } = this.circuit(h, ofKey, muted);
       const phi = CIRCUIT_FUNCTIONS[this.phi](motor[0]);
       const omega = Math.log1p(Math.exp(-Math.abs(motor[1]))) + Math.max(0, motor[1]) + this.eps;
-      const timeOfKey = this.slopes(tokens[i].k, h, this.time_key);
+      const timeOfKey = this.timeGate(tokens[i].k, h, this.time_key);
       const lag = (times[newest] + edits.delay_s - times[i] - (i === newest ? edits.delay_s : 0)) / this.time_scale;
       const tau = { gap, absolute: (times[newest] + edits.delay_s) / this.time_scale, elapsed: lag }[this.time_input];
       const slope = timeOfQuery[0] + timeOfKey[0] + this.time_bias[h * 2];
       const t = sigmoid(tau * slope + timeOfQuery[1] + timeOfKey[1] + this.time_bias[h * 2 + 1]);
-      return { age: newest - i, phi, omega, t, logit: settle(this, phi, omega, t) * this.logit_scale[h], inter, command };
+      return /** @type {Pair} */ ({ age: newest - i, phi, omega, t, logit: settle(this, phi, omega, t) * this.logit_scale[h], inter, command });
     });
     const weights = softmax(pairs.map((pair) => pair.logit));
     pairs.forEach((pair, i) => {
@@ -380,19 +615,23 @@ class NAC {
 }
 
 // The Neuronal Attention Circuit that reads each frame once: all heads share its neurons.
-class NACKey {
+class NACKey extends PartsOfNACKey {
+  /**
+   * @param {NACKeyDescription} s
+   * @param {Numbers} numbers
+   */
   constructor(s, numbers) {
-    Object.assign(this, s);
-    for (const [name, value] of Object.entries(s)) {
-      if (value?.shape) this[name] = numbers(value);
-      if (value?.weight) this[name] = new Linear(numbers(value.weight), numbers(value.bias));
-    }
+    super(s, numbers);
     this.depth = s.query.bias.shape[0] / s.heads;
     this.sizes = { sensory: s.norm.bias.shape[0], inter: s.inter.bias.shape[0], command: s.command.bias.shape[0], motor: 3 * s.heads };
     this.oneCircuit = true;
   }
 
   // What does not depend on the time: normalised features and values.
+  /**
+   * @param {Float32Array} features
+   * @returns {NACKeyToken}
+   */
   token(features) {
     const n = features.length;
     const mean = features.reduce((a, b) => a + b, 0) / n;
@@ -402,14 +641,16 @@ class NACKey {
   }
 
   // Query and key of a frame taken at `time` [s].
+  /** @type {(token: NACKeyToken, time: number) => QueryKey} */
   timed(token, time) {
-    if (token.q) return token;
+    if (token.q && token.k) return { q: token.q, k: token.k };
     const phase = Array.from(this.frequencies, (f) => (time / this.time_scale) * f);
     const z = Float32Array.from([...token.x, ...phase.map(Math.sin), ...phase.map(Math.cos)]);
     return { q: this.query.of(z), k: this.key.of(z) };
   }
 
   // The circuit's neurons for a frame, and phi, omega and rho of every head.
+  /** @type {(token: NACKeyToken, edits: NetworkEdits) => KeyCircuit} */
   circuit(token, edits) {
     if (!edits.neurons.length && token.circuit) return token.circuit;
     const fire = (group, values) => {
@@ -429,7 +670,7 @@ class NACKey {
     return read;
   }
 
-  // See NAC.decide.
+  /** @type {(tokens: NACKeyToken[], times: number[], before_s: number | null, edits: NetworkEdits) => SequenceOutput} */
   decide(tokens, times, _before_s, edits) {
     const newest = tokens.length - 1;
     const at = (i) => times[i] + (i === newest ? edits.delay_s : 0);
@@ -441,7 +682,8 @@ class NACKey {
         const [phi, omega, rho] = [0, 1, 2].map((gate) => gates[gate * this.heads + h]);
         const t = Math.max(0, at(newest) - at(i)) / this.time_scale;
         const moved = settle(this, omega * phi, omega, t) - omega * t;
-        return { age, phi, omega, rho, t, logit: dot(moments[newest].q, moments[i].k, h, this.depth) + this.gamma[h] * moved, inter, command };
+        const logit = dot(moments[newest].q, moments[i].k, h, this.depth) + this.gamma[h] * moved;
+        return /** @type {Pair} */ ({ age, phi, omega, rho, t, logit, inter, command });
       });
       const weights = softmax(pairs.map((pair) => pair.logit));
       pairs.forEach((pair, i) => {
@@ -459,23 +701,35 @@ class NACKey {
 
 // Layers that are begun anew on every window: what a frame gives by itself is its share of the gates.
 class Recurrent {
+  /**
+   * @param {RecurrentDescription} s
+   * @param {Numbers} numbers
+   */
   constructor(s, numbers) {
-    Object.assign(this, s);
-    this.input = new Linear(numbers(s.input.weight), numbers(s.input.bias));
+    this.kind = s.kind;
+    this.window = s.window;
+    this.gap_s = s.gap_s;
+    this.input = linear(s.input, numbers);
     this.width = s.recurrent.shape[1];
     const none = new Float32Array(s.recurrent.shape[0]);
     this.recurrent = new Linear(numbers(s.recurrent), s.recurrent_bias ? numbers(s.recurrent_bias) : none);
-    this.mixing = s.heads && new Linear(numbers(s.heads.weight), numbers(s.heads.bias));
+    this.mixing = s.heads && linear(s.heads, numbers);
   }
 
+  /**
+   * @param {Float32Array} features
+   * @returns {RecurrentToken}
+   */
   token(features) {
     return { u: this.input.of(features) };
   }
 
+  /** @type {(tokens: RecurrentToken[], times: number[], before_s: number | null, edits: NetworkEdits) => SequenceOutput} */
   decide(tokens, times, _before_s, edits) {
     let h = new Float32Array(this.width);
     const cell = new Float32Array(this.width);
     const newest = tokens.length - 1;
+    /** @type {number | null} */
     let last = null;
     for (let i = 0; i <= newest; i++) {
       if (edits.hidden.has(newest - i)) continue;
@@ -488,6 +742,7 @@ class Recurrent {
     return { y: h, heads: null };
   }
 
+  /** @type {(u: Float32Array, v: Float32Array, h: Float32Array) => Float32Array<ArrayBuffer>} */
   gru(u, v, h) {
     const n = this.width;
     return h.map((before, i) => {
@@ -497,6 +752,7 @@ class Recurrent {
     });
   }
 
+  /** @type {(u: Float32Array, v: Float32Array, h: Float32Array, cell: Float32Array) => Float32Array<ArrayBuffer>} */
   lstm(u, v, h, cell) {
     const n = this.width;
     return h.map((_, i) => {
@@ -506,6 +762,7 @@ class Recurrent {
     });
   }
 
+  /** @type {(u: Float32Array, v: Float32Array, h: Float32Array, cell: Float32Array, gap: number) => Float32Array<ArrayBuffer>} */
   cfc(u, v, h, _cell, gap) {
     const n = this.width;
     const mixed = this.mixing.of(u.map((x, i) => Math.tanh(x + v[i])));
@@ -518,16 +775,25 @@ class Recurrent {
 
 // A dense layer on the present frame alone.
 class Dense {
+  /**
+   * @param {DenseDescription} s
+   * @param {Numbers} numbers
+   */
   constructor(s, numbers) {
-    this.layer = new Linear(numbers(s.layer.weight), numbers(s.layer.bias));
+    this.layer = linear(s.layer, numbers);
     this.width = s.layer.bias.shape[0];
     this.window = 1;
   }
 
+  /**
+   * @param {Float32Array} features
+   * @returns {DenseToken}
+   */
   token(features) {
     return { y: this.layer.of(features).map((x) => (x > 0 ? x : Math.expm1(x))) };
   }
 
+  /** @type {(tokens: DenseToken[], times: number[], before_s: number | null, edits: NetworkEdits) => SequenceOutput} */
   decide(tokens, _times, _before_s, edits) {
     const y = tokens[tokens.length - 1].y.slice();
     for (const unit of edits.units) y[unit] = 0;
@@ -535,8 +801,23 @@ class Dense {
   }
 }
 
+/** @type {(s: SequenceDescription, numbers: Numbers) => SequenceLayer} */
+function sequenceOf(s, numbers) {
+  switch (s.kind) {
+    case "nac": return new NAC(s, numbers);
+    case "nac-key": return new NACKey(s, numbers);
+    case "dense": return new Dense(s, numbers);
+    default: return new Recurrent(s, numbers);
+  }
+}
+
 export class Network {
+  /**
+   * @param {Description} description
+   * @param {Float32Array} block
+   */
   constructor(description, block) {
+    /** @type {Numbers} */
     const numbers = (place) => block.subarray(place.at, place.at + place.shape.reduce((a, b) => a * b, 1));
     this.description = description;
     this.preprocessing = new Preprocessing(description.preprocessing, numbers);
@@ -548,19 +829,17 @@ export class Network {
       return layer;
     });
     this.shape = shape;
-    const s = description.sequence;
-    const Sequence = { nac: NAC, "nac-key": NACKey, dense: Dense }[s.kind] ?? Recurrent;
-    this.sequence = new Sequence(s, numbers);
-    const p = description.projection;
-    this.projection = p && new Linear(numbers(p.weight), numbers(p.bias));
-    this.hidden = new Linear(numbers(description.hidden.weight), numbers(description.hidden.bias));
-    this.output = new Linear(numbers(description.output.weight), numbers(description.output.bias));
+    this.sequence = sequenceOf(description.sequence, numbers);
+    this.projection = description.projection && linear(description.projection, numbers);
+    this.hidden = linear(description.hidden, numbers);
+    this.output = linear(description.output, numbers);
     this.window = this.sequence.window;
     this.labels = description.labels;
     this.actions = description.actions;
   }
 
   // What a frame (bytes [height][width][3]) gives by itself.
+  /** @param {Uint8Array} frame */
   token(frame) {
     let x = this.preprocessing.numbers(frame);
     for (const layer of this.convolutions) x = layer.of(x);
@@ -575,6 +854,13 @@ export class Network {
 
   // Decide on the newest of `tokens` (the frames of the window, oldest first), taken at `times` in seconds.
   // before_s: when the frame before the newest was taken; null where there is none.
+  /**
+   * @param {any[]} tokens
+   * @param {number[]} times
+   * @param {number | null} before_s
+   * @param {NetworkEdits} edits
+   * @returns {Decision}
+   */
   decide(tokens, times, before_s, edits = NO_EDITS) {
     const newest = tokens.length - 1;
     // A hidden frame never came: the time since the last one is that since the last that did.
