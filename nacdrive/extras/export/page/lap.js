@@ -3,6 +3,8 @@
 import { measure } from "/js/effects.js";
 import { NO_EDITS } from "./network.js";
 
+/** @typedef {import("./network.js").Decision} Decision */
+
 const KEPT_PICTURES = 48; // decoded frames kept at a time
 const KEPT_EDITED = 64; // tokens of edited frames kept at a time
 
@@ -21,6 +23,11 @@ class Cache extends Map {
 }
 
 export class Lap {
+  /**
+   * @param {any} record as `lap_record` of html.py writes it
+   * @param {import("./network.js").Network} network
+   * @param {any} ghost
+   */
   constructor(record, network, ghost = null) {
     this.where = record.where;
     this.seed = record.seed; // of its road
@@ -45,14 +52,15 @@ export class Lap {
     this.pen = canvas.getContext("2d", { willReadFrequently: true });
     this.pictures = new Cache(KEPT_PICTURES);
     this.tokens = new Array(this.length).fill(null);
-    this.plain = new Array(this.length).fill(null); // decisions without edits
+    /** @type {(Decision | null)[]} without edits */
+    this.plain = new Array(this.length).fill(null);
     this.edited = new Cache(KEPT_EDITED);
   }
 
   // Bytes [height][width][3] of frame i.
   async pixels(i) {
-    const known = this.pictures.get(i);
-    if (known) return known;
+    const kept = this.pictures.get(i);
+    if (kept) return kept;
     const image = new Image();
     image.src = `data:image/${this.frames[i].startsWith("/9j/") ? "jpeg" : "png"};base64,${this.frames[i]}`;
     await image.decode();
@@ -75,6 +83,7 @@ export class Lap {
   }
 
   // What the network decides at frame i. edits: {picture, network} of `compile`, or null.
+  /** @returns {Promise<Decision>} */
   async decide(i, edits = null) {
     if (!edits && this.plain[i]) return this.plain[i];
     const first = Math.max(0, i - this.network.window + 1);
@@ -84,9 +93,9 @@ export class Lap {
       tokens.push(await this.token(j, touched ? edits.picture : null));
     }
     const before = i > 0 ? this.t_s[i - 1] : null;
-    const found = this.network.decide(tokens, this.t_s.slice(first, i + 1), before, edits?.network ?? NO_EDITS);
-    if (!edits) this.plain[i] = found;
-    return found;
+    const decision = this.network.decide(tokens, this.t_s.slice(first, i + 1), before, edits?.network ?? NO_EDITS);
+    if (!edits) this.plain[i] = decision;
+    return decision;
   }
 
   // What muting each part alone changes at frame i, on top of edits; null where goesOn() says no meanwhile.
@@ -113,6 +122,7 @@ export class Lap {
   }
 
   // How far to the right a decision leans: the mean steering of all choices, weighed by how sure it is of each.
+  /** @param {Decision} decision */
   lean(decision) {
     if (!decision.shares) return decision.steering;
     return decision.shares.reduce((sum, share, k) => sum + share * this.network.actions[k][0], 0);

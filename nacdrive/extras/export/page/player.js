@@ -26,6 +26,7 @@ const breathe = () => new Promise((done) => setTimeout(done, 0));
 const headMuted = (head) => ({ kind: "mute", head, group: null, neuron: null });
 
 class Player {
+  /** @param {Lap} lap */
   constructor(lap) {
     this.lap = lap;
     this.network = lap.network;
@@ -249,21 +250,21 @@ class Player {
     if (!edits) return put($("try-status"), "Nothing is edited.");
     const text = this.edits.text();
     input("try-all").disabled = true;
-    const found = [];
+    const decisions = [];
     for (let i = 0; i < this.lap.length; i++) {
-      found.push(await this.lap.decide(i, edits));
+      decisions.push(await this.lap.decide(i, edits));
       if (i % 8 === 0) put($("try-status"), `frame ${i + 1} of ${this.lap.length} …`);
       if (i % 4 === 0) await breathe();
       if (text !== this.edits.text()) break; // it is another question by now
     }
     input("try-all").disabled = false;
     if (text !== this.edits.text()) return put($("try-status"), "");
-    this.tried = found;
+    this.tried = decisions;
     const n = this.lap.length;
-    const other = found.filter((d, i) => !sameDecision(d, this.lap.plain[i])).length;
+    const other = decisions.filter((d, i) => !sameDecision(d, this.lap.plain[i])).length;
     const agree = (list) => percent(list.filter((d, i) => sameDecision(d, this.lap.driven(i))).length / n);
     const how = this.network.actions.length ? "decides otherwise" : "steers otherwise by 0.1 or more";
-    put($("try-status"), `It ${how} in ${other} of ${n} frames, and as driven in ${agree(found)} (without the edits in ${agree(this.lap.plain)}). The car drove as recorded: nothing is added up.`);
+    put($("try-status"), `It ${how} in ${other} of ${n} frames, and as driven in ${agree(decisions)} (without the edits in ${agree(this.lap.plain)}). The car drove as recorded: nothing is added up.`);
     this.chart.show(this.at, this.tried);
   }
 
