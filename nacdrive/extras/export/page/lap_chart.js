@@ -1,7 +1,7 @@
 // The whole lap at a glance: steering over time, and the line that was driven, from above.
 
 import { drawAxis } from "/js/axis.js";
-import { Surface, font, rem } from "/js/canvas.js";
+import { Surface, font, rem, yardstick } from "/js/canvas.js";
 import { $, canvas, known } from "/js/dom.js";
 import { Polyline } from "/js/line.js";
 import { MapView } from "/js/map_view.js";
@@ -9,7 +9,6 @@ import { colours } from "/js/theme.js";
 import { sameDecision } from "./lap.js";
 
 const LEAST_STEERING = 0.2; // of the steering: a straight road is no noise
-const MAP_ROOM = 20; // pixels around the line on the map
 const LEAST_METRES = 20; // that the map shows at any rate
 
 export class LapChart {
@@ -104,29 +103,31 @@ class LapMap extends MapView {
   /** @override */
   draw(c, width, height) {
     const { lap } = this;
+    const u = rem();
     const driven = lap.x_m.map((x, i) => [x, lap.y_m[i]]);
     const [unedited, edited] = [lap.ghost?.unedited ?? [], lap.ghost?.edited ?? []].map((line) => line.map(({ x_m, y_m }) => [x_m, y_m]));
-    const fitted = this.fit([...driven, ...edited, ...unedited], [width, height], [MAP_ROOM, MAP_ROOM], LEAST_METRES);
+    const fitted = this.fit([...driven, ...edited, ...unedited], [width, height], [2.4 * u, 2.4 * u], LEAST_METRES);
     if (!fitted) return;
-    const { at } = fitted;
+    const { at, scale } = fitted;
     c.lineCap = "round";
     this.road(c, lap.road, at, colours.line);
-    this.path(c, driven, at, { colour: colours.policy, width: 2 });
+    this.path(c, driven, at, { colour: colours.policy, width: 0.14 * u });
     for (let i = 1; i < lap.length; i++) {
-      if (differs(lap, this.judged, i)) this.path(c, driven.slice(i - 1, i + 1), at, { colour: colours.alert, width: 4 });
+      if (differs(lap, this.judged, i)) this.path(c, driven.slice(i - 1, i + 1), at, { colour: colours.alert, width: 0.28 * u });
     }
-    this.path(c, unedited, at, { colour: colours.ink, width: 1.5, dash: [3, 4] });
-    this.path(c, edited, at, { colour: colours.stop, width: 3 });
+    this.path(c, unedited, at, { colour: colours.ink, width: 0.11 * u, dash: [0.22 * u, 0.3 * u] });
+    this.path(c, edited, at, { colour: colours.stop, width: 0.22 * u });
     const disc = ([x, y], colour) => {
       if (!known(x) || !known(y)) return;
       c.fillStyle = colour;
       c.beginPath();
-      c.arc(...at(x, y), 5, 0, 2 * Math.PI);
+      c.arc(...at(x, y), 0.36 * u, 0, 2 * Math.PI);
       c.fill();
     };
     const ghost = lap.ghostAt(this.at);
     if (ghost) disc([ghost.x_m, ghost.y_m], colours.stop);
     disc(driven[this.at], colours.ink);
+    yardstick(c, scale, height, u);
   }
 }
 
