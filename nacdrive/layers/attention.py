@@ -11,6 +11,7 @@ from torch.nn.functional import elu
 
 from nacdrive.layers.base import SequenceLayer, check_heads, split_heads, visible
 from nacdrive.layers.windowed import InputLayer, WindowedLayer
+from nacdrive.nac.streaming import check_state
 from nacdrive.nac.validation import tracing
 
 TINY = 1e-6  # keeps quotients finite
@@ -90,8 +91,9 @@ class MHALayer(SequenceLayer):
         return Cache(window or self.window)
 
     def step(self, x: Tensor, t: Tensor | None, state: Cache) -> tuple[Tensor, Cache]:
-        window, keys, values = state
         q, k, v = self._heads(x.unsqueeze(1))
+        check_state(state, Cache, "keys", (len(x), k.shape[1], -1, k.shape[3]), k.dtype, x)
+        window, keys, values = state
         if keys is not None and values is not None:
             k, v = torch.cat([keys, k], dim=2)[:, :, -window:], torch.cat([values, v], dim=2)[:, :, -window:]
         return self.merge(self.attend(q, k, v, None, causal=False))[:, 0], Cache(window, k, v)

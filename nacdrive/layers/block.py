@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from nacdrive.layers.base import SequenceLayer, last_step, visible
 from nacdrive.layers.registry import build
+from nacdrive.nac.streaming import check_state
 from nacdrive.nac.validation import one_of, require
 
 POOLINGS = ("last", "mean", "attention")
@@ -81,6 +82,7 @@ class Pooling(nn.Module):
             return x, state
         x, window = x.unsqueeze(1), state.window
         scores = self.scores(x)
+        check_state(state, Pooled, "scores", (len(x), self.heads, -1), scores.dtype, x)
         if state.x is not None and state.scores is not None:
             x = torch.cat([state.x, x], 1)[:, -window:]
             scores = torch.cat([state.scores, scores], 2)[:, :, -window:]
@@ -230,6 +232,9 @@ class StackLayer(SequenceLayer):
         return StackState(0, states, Pooled(share))
 
     def step(self, x: Tensor, t: Tensor | None, state: StackState) -> tuple[Tensor, StackState]:
+        own = isinstance(state, StackState) and len(state.layers) == len(self.blocks)
+        allowed = f"a StackState of {len(self.blocks)} layers, as this layer's own init_state and step give"
+        require(own, "state", type(state).__name__, allowed)
         now = None if t is None else t.unsqueeze(1)
         x = self._embed(x.unsqueeze(1), now, None, state.seen)[:, 0]
         states = []

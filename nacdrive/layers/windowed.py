@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from nacdrive.layers.base import SequenceLayer, sliding_windows
+from nacdrive.nac.streaming import check_state
 
 
 class WindowState(NamedTuple):
@@ -83,8 +84,9 @@ class WindowedLayer(SequenceLayer):
 
     def step(self, x: Tensor, t: Tensor | None, state: WindowState) -> tuple[Tensor, WindowState]:
         """See ``SequenceLayer.step``; the pass is made anew over the window."""
-        window, u, past = state
         now = self.project(x).unsqueeze(1)
+        check_state(state, WindowState, "u", (len(x), -1, now.shape[2]), now.dtype, x)
+        window, u, past = state
         if t is None:
             t = now.new_zeros(len(now)) if past is None else past[:, -1] + self.gap_s
         stamp = t.unsqueeze(1)

@@ -14,6 +14,7 @@ from nacdrive.nac.backbone import Backbone
 from nacdrive.nac.dynamics import Dynamics, Exact, Steady, as_dynamics
 from nacdrive.nac.kernels import key as key_kernel
 from nacdrive.nac.mask import AttentionMask
+from nacdrive.nac.streaming import check_state
 from nacdrive.nac.validation import check_inputs, check_sizes, check_step, check_times, require, tracing
 from nacdrive.nac.wiring import DEFAULT_SEED, Wiring, auto_ncp, full_wiring
 
@@ -135,8 +136,10 @@ class NACKey(nn.Module):
 
         ``x [B, in_features]`` at ``t [B]`` seconds or None -> ``[B, d_model]`` and the next state; see ``NAC.step``.
         """
+        weight, width = self.out_proj.weight, 2 * self.head_dim + 3
+        check_state(state, KeyState, "memory", (-1, -1, self.num_heads, width), weight.dtype, x)
         batch, window = state.clock.shape
-        check_step(x, t, batch, self.in_features, self.out_proj.weight)
+        check_step(x, t, batch, self.in_features, weight)
         now = self.time_scale * state.seen if t is None else t
         clock = torch.cat([state.clock[:, 1:], now.to(state.clock).expand(batch).unsqueeze(1)], 1)
         q, moment, _ = self.read(x.unsqueeze(1), clock[:, -1:])

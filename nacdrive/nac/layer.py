@@ -17,7 +17,7 @@ from nacdrive.nac.kernels import numba, pair_attention
 from nacdrive.nac.kernels.numba.step import CompiledStep
 from nacdrive.nac.mask import AttentionMask
 from nacdrive.nac.pairwise import PairOptions, PairProblem, Pairs, Tokens, all_pairs, attend, pair_logits, pair_scores
-from nacdrive.nac.streaming import Snapshot, State, StepWeights
+from nacdrive.nac.streaming import Snapshot, State, StepWeights, check_state
 from nacdrive.nac.topk import SELECTIONS, Choice, Chosen, is_exact, select, top_k
 from nacdrive.nac.validation import check_inputs, check_sizes, check_step, check_times, one_of, require, tracing
 from nacdrive.nac.wiring import DEFAULT_SEED, Wiring, backbone_wiring, sensory_wiring
@@ -255,10 +255,9 @@ class NAC(nn.Module):
         """An empty memory of ``window`` steps for ``step``."""
         require(batch_size >= 1, "batch_size", batch_size, "1 or more")
         require(window >= 1, "window", window, "1 or more steps")
-        weight = self.out_proj.weight
-        width = 2 * self.head_dim + self.backbone.first_width + 2
-        dtype = torch.promote_types(weight.dtype, torch.float32)
-        return State(torch.zeros(self.num_heads, batch_size, window, width, dtype=dtype, device=weight.device))
+        width, dtype = self._row
+        sizes = self.num_heads, batch_size, window, width
+        return State(torch.zeros(sizes, dtype=dtype, device=self.out_proj.weight.device))
 
     def step(self, x: Tensor, t: Tensor | None, state: State) -> tuple[Tensor, State]:
         """One live step: the last row of causal attention over the last ``window`` steps.
@@ -274,13 +273,14 @@ class NAC(nn.Module):
         Returns:
             ``[B, out_features]`` and the next state.
         """
-        heads, batch, _, _ = state.memory.shape
+        heads, (width, dtype) = self.num_heads, self._row
+        check_state(state, State, "memory", (heads, -1, -1, width), dtype, x)
+        batch = state.memory.shape[1]
         check_step(x, t, batch, self.in_features, self.out_proj.weight)
         now = None if t is None else t.unsqueeze(1)
         clock = self._clock("t", now, x.unsqueeze(1), None, state.seen) if self.keys_have_times else None
         lags, times = self._lags(clock, state)
         tau = self._tau(now, x.unsqueeze(1), None, state.t) if lags is None else lags
-        dtype = state.memory.dtype
         weights = self._step_weights(dtype, state.weights)
         if self.input_norm is not None:
             x = self.input_norm(x)
@@ -524,9 +524,15 @@ class NAC(nn.Module):
         tq, tk = self.time_gate.halves(q, k, flat, None if tau_k is None else tau_k.reshape(-1))
         return Tokens(torch.baddbmm(first.b1.unsqueeze(1), q, first.wq), k @ first.wk, tq, tk, v, flat)
 
+    @property
+    def _row(self) -> tuple[int, torch.dtype]:
+        """Width and dtype of what the memory of a state has of one step."""
+        dtype = torch.promote_types(self.out_proj.weight.dtype, torch.float32)
+        return 2 * self.head_dim + self.backbone.first_width + 2, dtype
+
     def _step_weights(self, dtype: torch.dtype, before: StepWeights | None) -> StepWeights:
         keep = not torch.is_grad_enabled() and not tracing()
-        if keep and before is not None and before.made_from is not None and before.made_from.is_current():
+        if keep and before is not None and before.made_from is not None and before.made_from.is_current(self):
             return before
         of_q, of_k, of_v = (gate.effective()[0] for gate in (self.q_gate, self.k_gate, self.v_gate))
         of_v = F.pad(of_v, (0, 0, 0, len(of_q) - len(of_v)))  # values have no time features

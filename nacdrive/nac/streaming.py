@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from nacdrive.nac.backbone import FusedWeights
@@ -30,6 +31,24 @@ class State:
         return f"State(heads={heads}, batch={batch}, window={window}, seen={self.seen})"
 
 
+def check_state(state: object, kind: type, name: str, sizes: tuple[int, ...], dtype: torch.dtype, x: Tensor) -> None:
+    """Check that a state is of ``kind`` and that what it remembers as ``name``, if anything, is of ``sizes`` (-1: any).
+
+    Its dtype (unless under autocast) must be ``dtype``, and its device that of the step ``x``.
+    """
+    has = f"state is a {type(state).__name__}"
+    if isinstance(state, kind):
+        memory = getattr(state, name)
+        if memory is None:
+            return
+        fits = memory.ndim == len(sizes) and all(b in (a, -1) for a, b in zip(memory.shape, sizes, strict=True))
+        if fits and memory.device == x.device and (memory.dtype == dtype or torch.is_autocast_enabled(x.device.type)):
+            return
+        has = f"{name} of the state has shape {tuple(memory.shape)}, {memory.dtype} on {memory.device}"
+    wanted = f"{kind.__name__} with {name} of shape {list(sizes)} (-1: any), {dtype} on {x.device}"
+    raise ValueError(f"{has}; allowed is a {wanted}, as this layer's own init_state and step give")
+
+
 class StepWeights(NamedTuple):
     """Masked and fused weights: half of a step's time, so made once as long as the layer's parameters stay."""
 
@@ -49,6 +68,7 @@ class Snapshot:
     """
 
     def __init__(self, module: nn.Module) -> None:
+        self.module = module
         # Two flat lists: this is asked before every live step.
         self.members: list[tuple[dict[str, Any], str, Any]] = []
         self.tensors = [(x, x._version, x.data_ptr()) for x in (*module.parameters(), *module.buffers())]
@@ -64,8 +84,10 @@ class Snapshot:
             return None
         return Snapshot(module)
 
-    def is_current(self) -> bool:
-        """Whether nothing has changed: a change in place raises a tensor's version, ``.to()`` changes its address."""
+    def is_current(self, module: nn.Module) -> bool:
+        """Whether they are those of ``module`` and unchanged: a write raises a tensor's version, ``.to()`` moves it."""
+        if module is not self.module:
+            return False
         for table, name, part in self.members:
             if table.get(name) is not part:
                 return False

@@ -1,5 +1,6 @@
 """One contract, every registered layer."""
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,20 @@ def test_a_layer_that_keeps_all_laws_passes_and_leaves_the_random_stream_alone()
     before = torch.get_rng_state()
     contract.check(LSTMLayer)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_state_of_a_layer_of_another_kind_or_size_is_refused_in_one_sentence():
+    x = torch.zeros(1, 16)
+    kinds = {name: layers.build(name, 16, 4, 4) for name in ("nac-exact", "nac-key", "gru", "ltc", "mha", "stack")}
+    kinds["mha of 2 heads"] = layers.build("mha", 16, 2, 4)
+    kinds["stack of 3"] = layers.build("stack", 16, 4, 4, depth=3)
+    states = {name: layer.step(x, None, layer.init_state(1))[1] for name, layer in kinds.items()}
+    for name, of in itertools.permutations(kinds, 2):
+        with pytest.raises(ValueError, match="as this layer's own init_state and step give"):
+            kinds[name].step(x, None, states[of])
+    double = layers.build("gru", 16, 4, 4).double()
+    with pytest.raises(ValueError, match=r"u of the state has shape \(1, 1, 16\), torch.float64"):
+        kinds["gru"].step(x, None, double.step(x.double(), None, double.init_state(1))[1])
 
 
 def test_an_error_of_the_layer_itself_becomes_one_sentence():

@@ -10,7 +10,7 @@ import sys
 import pytest
 import torch
 
-from nacdrive.nac import NAC, PRESETS, VARIANTS, Euler, pairwise, variant
+from nacdrive.nac import NAC, PRESETS, VARIANTS, Euler, NACKey, pairwise, variant
 
 BAD_ARGUMENTS = [
     ({"d_model": 10}, "d_model=10"),
@@ -72,6 +72,11 @@ BAD_CALLS = [
     (lambda n: n.init_state(1, 0), "window=0"),
     (lambda n: n.step(X[:1, 0], None, n.init_state(2, 3)), "x has shape"),
     (lambda n: n.step(X[:, 0], torch.zeros(3), n.init_state(2, 3)), "t has shape"),
+    (lambda n: n.step(X[:, 0], None, NAC(16, 2).init_state(2, 3)), r"memory .* \(2, 2, 3, 42\).* \[4, -1, -1, 34\]"),
+    (lambda n: n.step(X[:, 0], None, NAC(16, 4).double().init_state(2, 3)), "float64 on cpu; .*float32 on cpu"),
+    (lambda n: n.step(X[:, 0], None, NACKey(16, 4).init_state(2, 3)), "state is a KeyState; allowed is a State"),
+    (lambda n: NACKey(16, 4).step(X[:, 0], None, n.init_state(2, 3)), "state is a State; allowed is a KeyState"),
+    (lambda n: NACKey(16, 4).step(X[:, 0], None, NACKey(16, 2).init_state(2, 3)), "memory of the state has shape"),
     (lambda n: n.mask_group("brain"), "group='brain'"),
     (lambda n: n.mask_group("inter", [10**6]), "neurons="),
     (lambda n: n.rewire(in_features=[99]), "in_features="),

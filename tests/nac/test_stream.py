@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -90,6 +92,15 @@ def test_step_follows_a_replaced_part_and_a_change_of_dtype() -> None:
             x = x.to(layer.out_proj.weight.dtype)
             after, _ = layer.step(x, None, layer.init_state(2, 4))
             torch.testing.assert_close(after, layer(x.unsqueeze(1))[:, 0])
+
+
+def test_the_state_of_another_layer_brings_none_of_its_weights() -> None:
+    x, (own, other) = torch.randn(2, 8), (NAC(8, 2).eval(), NAC(8, 2).eval())
+    with torch.no_grad():
+        _, state = other.step(x, None, other.init_state(2, 4))
+        y, _ = own.step(x, None, state)
+        expected, _ = own.step(x, None, replace(state, weights=None))
+    assert torch.equal(y, expected)
 
 
 def test_gradients_flow_through_steps() -> None:
