@@ -59,12 +59,9 @@ def train_policy(
     if config.dagger and config.expert is not None:
         expert = load_expert(config.expert, discrete_only=False)
     load = load or task.load
-    first = None if config.first is None else load_policy(find_model(config.first, config.task))
-    train, valid = task.split(load(config.data), config.valid_share, config.seed)
+    first, train, valid = read_data(config, load)
     window = config.window or config.form.window
     more = {"instruments": config.instruments, "options": config.form.options, **config.form.sizes}
-    if first is not None:
-        check_alike(first, task.policy_config(config.form.layer, window, train), config.data)
     if expert is not None and env is not None:
         policy_config = task.policy_config(config.form.layer, window, train, **more)
         check_kind(env, expert, policy_config)
@@ -111,6 +108,19 @@ def train_policy(
     target = folder / config.file_name
     save_policy(final, target, {**final.meta, "session_s": round(time.perf_counter() - began, 1)})
     return target
+
+
+def read_data(
+    config: TrainConfig, load: Callable[[tuple[Path, ...]], list[Sample]] | None = None
+) -> tuple[Policy | None, list[Sample], list[Sample]]:
+    """Who learns on, if anybody, what is learnt from, and what is kept aside; ``UserError`` if that does not fit."""
+    task = load_driving_task(config.task)
+    first = None if config.first is None else load_policy(find_model(config.first, config.task))
+    train, valid = task.split((load or task.load)(config.data), config.valid_share, config.seed)
+    if first is not None:
+        window = config.window or config.form.window
+        check_alike(first, task.policy_config(config.form.layer, window, train), config.data)
+    return first, train, valid
 
 
 def check_alike(policy: Policy, recorded: PolicyConfig, folders: Sequence[Path]) -> None:

@@ -60,11 +60,10 @@ class HuntConfig(
         spec = self.spec
         check_expert(spec, self.expert, also=(NOBODY,))
         check_expert(spec, self.driver, name="--driver")
-        if self.expert == NOBODY or (self.expert is None and spec.expert is None):
-            raise UserError(
-                f"a failure is what a reference driver passes, and none is known for {spec.name}: give --expert "
-                f"{' or '.join((*spec.experts, 'module:MyExpert'))}."
-            )
+        if (self.expert or spec.expert or NOBODY) == NOBODY:
+            nobody = "--expert none is nobody" if self.expert else f"none is known for {spec.name}"
+            known = " or ".join((*spec.experts, "module:MyExpert"))
+            raise UserError(f"a failure is what a reference driver passes, and {nobody}: give --expert {known}.")
         if self.train and not (self.data and self.dagger):
             raise UserError(
                 "--train mixes what failed with what the policy has learnt from, so that nothing is unlearnt: give "

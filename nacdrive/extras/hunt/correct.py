@@ -24,7 +24,7 @@ from nacdrive.models.policy import Policy
 from nacdrive.rollout.dagger import check_kind, check_pace
 from nacdrive.rollout.results import Row
 from nacdrive.rollout.train_config import TrainConfig
-from nacdrive.rollout.train_policy import TrainCallbacks, train_policy
+from nacdrive.rollout.train_policy import TrainCallbacks, read_data, train_policy
 from nacdrive.training.fit import FitUpdate
 from nacdrive.viz.report import between
 
@@ -36,15 +36,31 @@ FIRST_JUDGED = POLICY_TEST.start + 500_000
 """Seed of the first track on which it is judged whether learning has helped."""
 
 
-def teachable(here: HuntWorker) -> Policy:
-    """The policy that is to learn; ``UserError`` if it cannot, or not from this reference."""
+def training_of(config: HuntConfig, here: HuntWorker, folder: Path) -> TrainConfig:
+    """How the policy is to learn, in the hunt's ``folder``; ``UserError`` if it cannot, not from this reference, or not
+    with these recordings.
+    """
     driver, reference = here.loaded.driver, here.reference.driver
     policy = driver.policy if isinstance(driver, PolicyDriver) else None
     if not isinstance(policy, Policy):
         raise UserError(f"--train teaches a policy of a .pt file, and {driver.name} is none.")
     check_kind(here.loaded.spec, reference, policy.config)
     check_pace(here.loaded.spec, reference, policy.repeat)
-    return policy
+    same = ("data", "env", "dagger", "dagger_episodes", "epochs", "seed", "workers", "ray", "device")
+    training = TrainConfig(
+        **{name: getattr(config, name) for name in same},
+        task=policy.config.task,
+        model=str((policy.meta.get("config") or {}).get("model", policy.config.model)),
+        first=here.drive.model,
+        expert=here.drive.expert,
+        window=policy.config.window,
+        dagger_epochs=config.epochs,
+        learning_rate=LEARNING_RATE,
+        out=folder / TRAINED,
+        resume=True,
+    )
+    read_data(training)
+    return training
 
 
 def draw_cases(config: HuntConfig, search: Search, path: Path) -> dict[str, list[Case]]:
@@ -73,30 +89,15 @@ def draw_cases(config: HuntConfig, search: Search, path: Path) -> dict[str, list
     return {name: [Case(**case) for case in stored[name]] for name in ("learn", "kind", "plain")}
 
 
-def correct(config: HuntConfig, work: Work, here: HuntWorker, search: Search, folder: Path) -> dict[str, Any]:
+def correct(config: HuntConfig, work: Work, training: TrainConfig, search: Search, folder: Path) -> dict[str, Any]:
     """Teach the policy what it failed, and say what that changed on other tracks: its path, and how often each policy
     fails episodes of that kind and what it drives undisturbed.
 
     ``search`` knows the failures, the worst first, and draws others of their kind. In ``folder``, the hunt's, the
     training goes on where an earlier call was stopped.
     """
-    drive, policy = work.drive, teachable(here)
+    drive = work.drive
     cases = draw_cases(config, search, folder / "cases.json")
-    assert drive.model is not None
-    model = str((policy.meta.get("config") or {}).get("model", policy.config.model))
-    same = ("data", "env", "dagger", "dagger_episodes", "epochs", "seed", "workers", "ray", "device")
-    training = TrainConfig(
-        **{name: getattr(config, name) for name in same},
-        task=policy.config.task,
-        model=model,
-        first=drive.model,
-        expert=drive.expert,
-        window=policy.config.window,
-        dagger_epochs=config.epochs,
-        learning_rate=LEARNING_RATE,
-        out=folder / TRAINED,
-        resume=True,
-    )
     fresh = [*cases["kind"], *cases["plain"]]
     before = judge(work, fresh, folder / "before.jsonl", "before")
     with resumable(lambda: f"the last checkpoint is kept in {folder / TRAINED}"), show_training(config) as callbacks:

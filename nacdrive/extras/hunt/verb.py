@@ -56,9 +56,9 @@ def run(config: HuntConfig) -> dict[str, Any]:
     here = HuntWorker(drive, config.least_share)
     _ = here.reference.driver
     if config.train:
-        from nacdrive.extras.hunt.correct import correct, teachable
+        from nacdrive.extras.hunt.correct import correct, training_of
 
-        teachable(here)
+        training = training_of(config, here, config.folder)
     knobs = knobs_of(spec, drive, config.areas)
     areas = tuple(area for area in config.areas if area == "seeds" or any(knob.area == area for knob in knobs))
     if not areas:
@@ -78,9 +78,11 @@ def run(config: HuntConfig) -> dict[str, Any]:
             f"{len(results.rows)} episodes are kept in {folder}: the same command with --resume "
             "goes on, and films what failed."
         )
-    if config.train and summary["failures"]:
+    if config.train and not summary["failures"]:
+        print("nothing failed, so nothing was learnt: search longer (--resume, --minutes), or in other --areas.")
+    elif config.train:
         cases.failures = [case_of(row) for row in worst_first(results.rows.values())]
-        summary["train"] = correct(config, work, here, cases, folder)
+        summary["train"] = correct(config, work, training, cases, folder)
         write_json(folder / SUMMARY, plain({**summary, "run": run_record(config)}))
     return summary
 

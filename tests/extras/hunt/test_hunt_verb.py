@@ -29,13 +29,13 @@ from nacdrive.models import load_policy, save_policy
 from nacdrive.rollout.evaluate import EvalJob, RolloutWorker
 from nacdrive.training.fit import FitUpdate
 from nacdrive.training.fit import Progress as FitProgress
-from tests.helpers.episodes import make_episode
+from tests.helpers.episodes import begin, make_episode
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"expert": "none"}, r"a reference driver passes, and none is known for carracing: give --expert ppo or"),
+        ({"expert": "none"}, r"a reference driver passes, and --expert none is nobody: give --expert ppo or"),
         ({"env": "gym:CarRacing-v3"}, r"none is known for gym:CarRacing-v3: give --expert module:MyExpert"),
         ({"expert": "ppo", "env": "udacity-track"}, "ppo does not know udacity-track"),
         ({"minutes": 0.0}, r"--minutes is 0: give a number above 0"),
@@ -248,6 +248,14 @@ def test_a_training_without_its_old_data_or_of_what_cannot_learn_is_refused(mode
         run(HuntConfig(model=str(model_file), train=True, data=data, expert="racing-line", out=out))
     with pytest.raises(UserError, match="constant is none"):
         run(HuntConfig(driver="constant", train=True, data=data, expert="geometric", out=out))
+    with pytest.raises(UserError, match="nowhere"):
+        run(HuntConfig(model=str(model_file), train=True, data=(tmp_path / "nowhere",), out=out, **SHORT))
+    other = tmp_path / "other"
+    writer = begin(other)
+    for seed in (1, 2):
+        writer.add(make_episode(seed))
+    with pytest.raises(UserError, match=r"not what .* has learnt from"):
+        run(HuntConfig(model=str(model_file), train=True, data=(other,), out=out, **SHORT))
     assert not out.exists()
 
 
@@ -266,10 +274,22 @@ def test_the_policy_of_more_rounds_is_driven_itself_and_what_is_judged_stays(
     for rounds in (1, 2, 2):
         (tmp_path / f"{rounds}.pt").write_bytes(model_file.read_bytes())
         work = Work(drive, config.least_share, 0, None)
-        correct.correct(replace(config, dagger=rounds), work, here, search, tmp_path)
+        more = replace(config, dagger=rounds)
+        correct.correct(more, work, correct.training_of(more, here, tmp_path), search, tmp_path)
     assert driven == [name for name in (model_file.name, "1.pt", "2.pt") for _ in range(2)]
     with pytest.raises(UserError, match="was begun with --judged 1 instead of 2: resume with the same"):
         correct.draw_cases(replace(config, judged=2), search, tmp_path / "cases.json")
+
+
+def test_of_no_failures_it_says_that_nothing_was_learnt(
+    model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judge = HuntWorker.judge
+    monkeypatch.setattr(HuntWorker, "judge", lambda self, case: {**judge(self, case), "failed": False})
+    data = (shipped("recordings") / "carracing-sample",)
+    how: dict[str, Any] = {**SHORT, "max_frames": 8, "areas": ("seeds",), "episodes": 1, "out": tmp_path / "out"}
+    summary = run(HuntConfig(model=str(model_file), train=True, data=data, **how))
+    assert "train" not in summary and "nothing failed, so nothing was learnt" in capsys.readouterr().out
 
 
 @pytest.mark.nightly
