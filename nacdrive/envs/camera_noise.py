@@ -44,9 +44,13 @@ class CameraNoise(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.rate is not None:
+            try:
+                low, high = map(float, self.rate)
+            except (TypeError, ValueError):
+                raise UserError(f"--rate is {self.rate}: give two numbers of frames a second, such as 5 20.") from None
             object.__setattr__(self, "rate", tuple(self.rate))
-            if self.rate[0] > self.rate[1]:
-                raise UserError(f"--rate is {self.rate[0]:g} {self.rate[1]:g}: give the lowest rate first.")
+            if low > high:
+                raise UserError(f"--rate is {low:g} {high:g}: give the lowest rate first.")
 
     @property
     def irregular(self) -> bool:
@@ -85,6 +89,17 @@ class CameraNoise(Options):
             "{:g} to {:g} frames a second".format(*self.rate or (0, 0)): self.rate,
         }
         return ", ".join(part for part, is_so in parts.items() if is_so) or "none"
+
+
+def check_rate(noise: CameraNoise, name: str, fastest: float | None) -> None:
+    """Refuse a camera whose rate the environment ``name`` cannot keep.
+
+    It has ``fastest`` frames a second; None where it has a pace of its own.
+    """
+    if noise.rate is not None and fastest is None:
+        raise UserError(f"--rate changes how long an action is held, and {name} has its own: leave it out.")
+    if noise.rate is not None and fastest is not None and noise.rate[1] > fastest * (1 + 1e-9):
+        raise UserError(f"--rate goes up to {noise.rate[1]:g}, and {name} has {fastest:g} frames a second.")
 
 
 class Camera:
@@ -172,16 +187,7 @@ class NoisyCamera(DrivingWrapper):
         self._simulated: Any = env.unwrapped
         self._usual = getattr(self._simulated, "repeat", None)
         self._fraction = 0.0
-        if noise.rate is not None:
-            if self._usual is None or self.realtime:
-                raise UserError(
-                    f"--rate changes how long an action is held, and {self.name} has its own: leave it out."
-                )
-            fastest = self._usual / self.step_s
-            if noise.rate[1] > fastest * (1 + 1e-9):
-                raise UserError(
-                    f"--rate goes up to {noise.rate[1]:g}, and {self.name} has {fastest:g} frames a second."
-                )
+        check_rate(noise, self.name, None if self._usual is None or self.realtime else self._usual / self.step_s)
         self.t_s = 0.0
         """When the newest frame was taken, in simulated seconds."""
 

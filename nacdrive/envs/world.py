@@ -9,6 +9,7 @@ from annotated_types import Interval
 
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.options import Options
+from nacdrive.envs.camera_noise import CameraNoise, check_rate
 from nacdrive.envs.registry import BOTH, CARRACING, ENVIRONMENTS, UDACITY, UDACITY_TRACK, EnvSpec, env_spec
 from nacdrive.envs.seeds import POLICY_RECORDING, refuse_test_road
 from nacdrive.envs.start import MIDDLE, LapRule, Start
@@ -128,6 +129,8 @@ def check_world(spec: EnvSpec, config: Options, but: tuple[str, ...] = ()) -> No
         if one.name in OPTIONAL - {*but} and value not in (None, False, (), usual):
             given[one.name] = value
     spec.refuse(given)
+    if spec.realtime or spec.frames_per_second is not None:
+        check_rate(getattr(config, "disturbance", CameraNoise()), spec.name, spec.frames_per_second)
     track = getattr(config, "track", None)
     if track is not None and track not in (BOTH, *spec.tracks):
         known = (*filter(None, spec.tracks), BOTH)

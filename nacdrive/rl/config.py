@@ -25,6 +25,8 @@ from nacdrive.common.options import (
     Workers,
 )
 from nacdrive.drivers.options import ExpertOption, LearningCamera, PupilOptions, WheelOption
+from nacdrive.envs.camera_noise import check_rate
+from nacdrive.envs.registry import CARRACING
 from nacdrive.envs.start import LAP_RULES, LapRule
 from nacdrive.envs.world import EnvOption, EpisodeOptions, RepeatOption
 from nacdrive.models.presets import FormOption, driving_form
@@ -246,6 +248,17 @@ class ImitateConfig(
         super().__post_init__()
         if min(self.learning_rate) <= 0:
             raise UserError("--learning-rate is 0: give numbers above 0.")
+        check_rate(self.disturbance, CARRACING.name, CARRACING.frames_per_second)
+        if self.model != NO_MEMORY and self.memory_window > max(self.most_decisions, AgentTraining.memory_window):
+            raise UserError(
+                f"--memory-window is {self.memory_window}, and a drive has at most {self.most_decisions} decisions: "
+                "give no more."
+            )
+
+    @property
+    def most_decisions(self) -> int:
+        """Of a drive; a camera with a rate of its own may ask for one at every frame."""
+        return math.ceil(self.max_frames / (self.repeat if self.disturbance.rate is None else 1))
 
     @property
     def all_steps(self) -> int:

@@ -189,8 +189,7 @@ class Imitation:
         self.average = self.network().eval()
         self.average.load_state_dict(self.net.state_dict())
         self.optimiser = torch.optim.Adam(self.net.parameters(), lr=config.learning_rate[0])
-        held = config.repeat if config.disturbance.rate is None else 1
-        self.drives = Drives(config.rounds * config.episodes * math.ceil(config.max_frames / held), self.view)
+        self.drives = Drives(config.rounds * config.episodes * config.most_decisions, self.view)
         self.rng = np.random.default_rng([config.seed, 1])
         self.round = self.step = 0
         self.began, self.earlier_s, self.best = time.monotonic(), 0.0, -math.inf

@@ -116,11 +116,31 @@ def read_data(
     """Who learns on, if anybody, what is learnt from, and what is kept aside; ``UserError`` if that does not fit."""
     task = load_driving_task(config.task)
     first = None if config.first is None else load_policy(find_model(config.first, config.task))
-    train, valid = task.split((load or task.load)(config.data), config.valid_share, config.seed)
     if first is not None:
-        window = config.window or config.form.window
+        check_own(first, config)
+    train, valid = task.split((load or task.load)(config.data), config.valid_share, config.seed)
+    window, longest = config.window or config.form.window, max(map(len, (*train, *valid)), default=0)
+    if first is not None:
         check_alike(first, task.policy_config(config.form.layer, window, train), config.data)
+    elif window > max(longest, config.form.window):
+        raise UserError(
+            f"--window is {window}, and the longest episode of {', '.join(map(str, config.data))} has {longest} "
+            "decisions: give no more."
+        )
     return first, train, valid
+
+
+def check_own(policy: Policy, config: TrainConfig) -> None:
+    """Refuse options of a new network, where they are given, that the ``policy`` which learns on has otherwise."""
+    own = policy.config
+    name = str((policy.meta.get("config") or {}).get("model", own.model))
+    for option, given, usual, has in (
+        ("--model", config.model, TrainConfig.model, name),
+        ("--window", config.window, config.form.window, own.window),
+        ("--paper-form", config.paper_form, False, not own.projection),
+    ):
+        if given not in (usual, has):
+            raise UserError(f"{option} is {given}, and {config.first}, which learns on, has {has}: leave {option} out.")
 
 
 def check_alike(policy: Policy, recorded: PolicyConfig, folders: Sequence[Path]) -> None:

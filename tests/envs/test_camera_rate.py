@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.options import Options
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.camera_noise import Camera, CameraNoise, NoisyCamera
 from nacdrive.envs.carracing.env import CarRacingEnv
-from nacdrive.rl.config import ImitateConfig
+from nacdrive.extras.hunt.config import HuntConfig
+from nacdrive.rl.config import ExpertImitateConfig, ImitateConfig
 from nacdrive.rollout.drive import Drive
+from nacdrive.rollout.eval_config import EvalConfig
+from nacdrive.rollout.record_config import RecordConfig
+from nacdrive.rollout.train_config import TrainConfig
 
 
 class OwnPace(DrivingEnv):
@@ -63,7 +70,7 @@ def test_the_rate_leaves_other_disturbances_as_they_are() -> None:
         assert one[1] == other[1]
 
 
-@pytest.mark.parametrize("rate", [(20.0, 5.0), (0.0, 5.0), (5.0, float("nan"))])
+@pytest.mark.parametrize("rate", [(20.0, 5.0), (0.0, 5.0), (5.0, float("nan")), (5,), 7, ("x", 5)])
 def test_a_rate_that_no_camera_has_is_refused(rate: tuple[float, float]) -> None:
     with pytest.raises(UserError, match="--rate"):
         CameraNoise(rate=rate)
@@ -76,6 +83,13 @@ def test_a_rate_that_the_environment_cannot_give_is_refused_in_one_sentence() ->
         Drive(expert="ppo", camera=CameraNoise(rate=(5, 20)), every_frame=True).open(0)
     with pytest.raises(UserError, match="mine has its own: leave it out"):
         NoisyCamera(OwnPace(), CameraNoise(rate=(5, 20)))
+
+
+@pytest.mark.parametrize("config", [EvalConfig, RecordConfig, HuntConfig, ExpertImitateConfig, TrainConfig])
+def test_every_verb_refuses_such_a_rate_before_it_begins(config: type[Options]) -> None:
+    learning: dict[str, Any] = {"dagger": 1, "task": "carracing"} if config is TrainConfig else {}
+    with pytest.raises(UserError, match="--rate goes up to 60, and carracing has 50 frames a second"):
+        config(disturbance=CameraNoise(rate=(5, 60)), **learning)
 
 
 def test_a_drive_keeps_its_rate_in_its_file() -> None:

@@ -159,6 +159,7 @@ def test_a_run_that_was_made_shorter_than_it_is_goes_on(tmp_path: Path) -> None:
         ({"memory_options": '{"topk": 8}'}, "are for a memory"),
         ({"precision": "float16"}, "--precision is float16"),
         ({"learning_rate": (0.0, 1e-5)}, "--learning-rate is 0"),
+        ({"model": "gru", "memory_window": 5000, "max_frames": 60}, "a drive has at most 30 decisions: give no more"),
     ],
 )
 def test_what_cannot_be_is_refused_before_a_folder_is_made(tmp_path: Path, changes: Any, said: str) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -70,6 +71,24 @@ def test_a_training_leaves_a_policy_that_drives_and_says_how_it_was_made(whole: 
     json.dumps(policy.meta, allow_nan=False)
     assert [row["round"] for row in numbers(whole.parent)] == [0, 0, 1, 1]
     assert (whole.parent / "dagger-1" / "recording.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"window": 100_000}, r"--window is 100000, and the longest episode of .* has 20 decisions"),
+        ({"first": "nac_steady.pt", "model": "nac-exact", "window": None}, "learns on, has nac-steady: leave --model"),
+        ({"first": "nac_steady.pt", "model": "nac-steady", "window": 4}, "learns on, has 12: leave --window out"),
+        ({"first": "nac_steady.pt", "model": "nac-steady", "window": None, "paper_form": True}, "leave --paper-form"),
+    ],
+)
+def test_a_network_that_cannot_be_or_that_the_first_policy_is_not_is_refused_before_the_work(
+    recording: Path, tmp_path: Path, options: dict[str, Any], words: str
+) -> None:
+    options = {name: Path(value) if name == "first" else value for name, value in options.items()}
+    with pytest.raises(UserError, match=words):
+        train_policy(config_of(recording, tmp_path / "out", **options))
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_run_is_not_overwritten_by_accident(recording: Path, whole: Path) -> None:

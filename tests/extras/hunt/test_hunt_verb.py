@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.progress import Progress
 
@@ -248,14 +249,16 @@ def test_a_training_without_its_old_data_or_of_what_cannot_learn_is_refused(mode
         run(HuntConfig(model=str(model_file), train=True, data=data, expert="racing-line", out=out))
     with pytest.raises(UserError, match="constant is none"):
         run(HuntConfig(driver="constant", train=True, data=data, expert="geometric", out=out))
-    with pytest.raises(UserError, match="nowhere"):
-        run(HuntConfig(model=str(model_file), train=True, data=(tmp_path / "nowhere",), out=out, **SHORT))
+    with pytest.raises(UserError, match=r"there is no folder .*nowhere"):
+        run(HuntConfig(model=str(model_file), train=True, data=(tmp_path / "nowhere",), out=out, episodes=1, **SHORT))
     other = tmp_path / "other"
     writer = begin(other)
     for seed in (1, 2):
-        writer.add(make_episode(seed))
+        steered = {"choice": np.full(6, -1), "expert_choice": np.full(6, -1), "expert_logits": None}
+        labels = {"expert_steering": np.zeros(6, np.float32), "expert_pedal": np.zeros(6, np.float32)}
+        writer.add(replace(make_episode(seed), **steered, **labels))
     with pytest.raises(UserError, match=r"not what .* has learnt from"):
-        run(HuntConfig(model=str(model_file), train=True, data=(other,), out=out, **SHORT))
+        run(HuntConfig(model=str(model_file), train=True, data=(other,), out=out, episodes=1, **SHORT))
     assert not out.exists()
 
 
