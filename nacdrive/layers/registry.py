@@ -81,6 +81,8 @@ def of_lag(name: str) -> str | None:
         return None
     if base == "stack":
         raise UserError("there is no 'stack-lag': give stack the options of its own (time_features, layer, depth).")
+    if base.endswith(LAG):
+        raise UserError(f"there is no '{name}': '{base}' has its lags already.")
     return base
 
 

@@ -8,6 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -204,8 +205,6 @@ def best_fit(task: Task, fold: Fold, cell: Cell, on_step: OnStep) -> tuple[torch
         folder = cell.folder / f"rate-{rate:g}" if cell.chooses else cell.folder
         fitted = fit(network, task, fold.train, fold.valid, config, folder, device=cell.device, on_step=on_step)
         fits.append((network, config, fitted))
-    if cell.chooses and not fold.valid:
-        raise UserError(f"{fold.name} of {cell.task} has no validation part to choose a learning rate by: give none.")
     criterion = task.criterion
 
     def badness(one: tuple[torch.nn.Module, FitConfig, FitResult]) -> float:
@@ -216,14 +215,26 @@ def best_fit(task: Task, fold: Fold, cell: Cell, on_step: OnStep) -> tuple[torch
 
 
 def set_width(task: Task, cell: Cell, fold: Fold) -> None:
-    """Give ``task`` the width, a multiple of its heads, at which the network comes nearest to ``cell.parameters``."""
-    if not isinstance(task, SeriesTask):
-        raise UserError(f"the network of {cell.task} has no width to choose: leave --parameters out.")
+    """Give ``task`` the width, of a layer with heads a multiple of them, at which its network comes nearest to
+    ``cell.parameters``.
+    """
+    assert isinstance(task, SeriesTask)
     heads, counts = task.num_heads, {0: 0}
+
+    def count(width: int) -> None:
+        task.d_model = width
+        counts[width] = sum(p.numel() for p in task.network(cell.model, fold.train).parameters())
+
+    def nearest() -> int:
+        return min(list(counts)[1:], key=lambda width: abs(counts[width] - cell.parameters))
+
     while max(counts.values()) < cell.parameters:
-        task.d_model = max(counts) + heads
-        counts[task.d_model] = sum(p.numel() for p in task.network(cell.model, fold.train).parameters())
-    task.d_model = min(list(counts)[1:], key=lambda width: abs(counts[width] - cell.parameters))
+        count(max(counts) + heads)
+    best = nearest()
+    for width in range(max(best - heads, 0) + 1, best + heads):
+        with suppress(ValueError, UserError):  # of a layer with heads, and of one that must be wider
+            count(width)
+    task.d_model = nearest()
 
 
 def drive_tracks(task: str, model: Path, drives: int, out: Path, device: str) -> dict[str, float]:

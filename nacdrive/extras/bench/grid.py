@@ -26,6 +26,7 @@ from nacdrive.models.files import check_device
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import ProtocolName, Size
 from nacdrive.tasks.registry import PAPER_TASKS, trained_on
+from nacdrive.tasks.series import SeriesTask
 from nacdrive.tasks.splits import fingerprint
 from nacdrive.training.log import read_rows
 
@@ -119,6 +120,12 @@ def tasks_by_training(config: TableConfig) -> dict[str, list[str]]:
             others = " or ".join(protocol for protocol in task.protocols if protocol != config.protocol)
             why = task.note_of(name) if config.protocol in task.protocols else f"give {others}."
             raise UserError(f"{name} has no place under --protocol {config.protocol}: {why}")
+    fixed = [name for name in groups if config.parameters and not isinstance(load_task(name), SeriesTask)]
+    if fixed:
+        raise UserError(
+            f"the network of {' and of '.join(fixed)} has no width to choose: leave --parameters out, or name other "
+            "--tasks."
+        )
     return groups
 
 
@@ -138,6 +145,11 @@ def grid_of(config: TableConfig, groups: dict[str, list[str]], data_dirs: dict[s
         }
         few = Size(max_samples=64, max_tests=64)
         folds = load_task(trained, config.protocol).folds(common["data_dirs"], config.fold_count, config.seed, few)
+        if config.learning_rates and not folds[0].valid:
+            raise UserError(
+                f"--learning-rates are chosen by a validation part, and {trained} has none under --protocol "
+                f"{config.protocol}: leave them out."
+            )
         learnt[trained] = fingerprint(sample for fold in folds for sample in (*fold.train, *fold.valid))
         for fold in range(len(folds)):
             kinds = [(REFERENCES, 0)] if config.references else []

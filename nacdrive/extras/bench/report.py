@@ -26,6 +26,7 @@ from nacdrive.common.statistics import paired_difference
 from nacdrive.extras.bench import paper
 from nacdrive.extras.bench.cell import REFERENCES, Result, cell_folder
 from nacdrive.extras.bench.grid import RESULTS, read_cells
+from nacdrive.extras.bench.tables import row_notes, width_notes
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Metric
 from nacdrive.training.log import read_rows
@@ -228,7 +229,13 @@ def sentences(comparison: Comparison) -> list[str]:
     if comparison.references:
         known = ", ".join(f"{n} {v:.{comparison.metric.digits}f}" for n, v in comparison.references.items())
         texts.append(f"No models: {known}.")
-    return texts
+    parameters = {line.model: line.parameters for line in comparison.lines}
+    return texts + width_notes(comparison.section.settings.get("parameters", 0), parameters)
+
+
+def notes_of(comparisons: Sequence[Comparison]) -> list[str]:
+    """What a reader must know of models, wherever they stand."""
+    return row_notes(line.model for comparison in comparisons for line in comparison.lines)
 
 
 def markdown(comparisons: Sequence[Comparison], command: str) -> str:
@@ -237,6 +244,7 @@ def markdown(comparisons: Sequence[Comparison], command: str) -> str:
     for comparison in comparisons:
         lines += ["", f"## {comparison.section.title}: {comparison.metric.title}", "", *sentences(comparison), ""]
         lines += table.markdown(HEADER, [cells(line, comparison.metric.digits) for line in comparison.lines])
+    lines += [line for note in notes_of(comparisons) for line in ("", note)]
     return "\n".join(lines) + "\n"
 
 
@@ -291,6 +299,7 @@ def html_text(comparisons: Sequence[Comparison], command: str, figures: Mapping[
         parts += [
             f'<img src="{name}" alt="{name.split("-")[0]} of {comparison.section.task}">' for name in figures.get(k, ())
         ]
+    parts += [f"<p>{html.escape(note)}</p>" for note in notes_of(comparisons)]
     return "\n".join(parts) + "\n"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev, variance
@@ -26,6 +26,10 @@ class Stat(NamedTuple):
     mean: float  # over folds, of the mean over seeds
     over_folds: float | None  # sample standard deviation over folds; None with one
     over_seeds: float | None  # sample standard deviation over seeds within a fold; None with one
+
+
+WIDTH_ERROR = 0.1
+"""Share by which a network's parameters may differ from those that were asked for."""
 
 
 @dataclass(frozen=True)
@@ -142,9 +146,26 @@ def markdown(table_entries: Sequence[Entry], config: TableConfig, command: str) 
         arrows = [f"{m.title} {'↑' if m.higher else '↓'}" for m in metrics]
         header = ["model", *arrows, "paper", "trainings", "parameters", "training, s"]
         lines += ["", *table.markdown(header, [markdown_cells(entry, metrics) for entry in rows])]
-    notes = filter(None, map(row_note, dict.fromkeys(entry.model for entry in table_entries if not entry.reference)))
-    lines += [line for note in notes for line in ("", note)]
+    trained = [entry for entry in table_entries if not entry.reference]
+    lines += [line for note in row_notes(entry.model for entry in trained) for line in ("", note)]
+    for entry in trained:
+        for note in width_notes(config.parameters, {entry.model: entry.parameters}):
+            lines += ["", f"{entry.task}: {note}"]
     return "\n".join(lines) + "\n"
+
+
+def row_notes(models: Iterable[str]) -> list[str]:
+    """What a reader must know of the rows of ``models``."""
+    return list(filter(None, map(row_note, dict.fromkeys(models))))
+
+
+def width_notes(wanted: int, parameters: Mapping[str, int | None]) -> list[str]:
+    """Which models have not about as many ``parameters`` as were ``wanted`` (0: any number)."""
+    return [
+        f"`{model}` has {count:,} parameters: no width of it comes within {WIDTH_ERROR:.0%} of {wanted:,}."
+        for model, count in parameters.items()
+        if wanted and count is not None and abs(count - wanted) > WIDTH_ERROR * wanted
+    ]
 
 
 def markdown_cells(entry: Entry, metrics: Sequence[Metric]) -> list[str]:

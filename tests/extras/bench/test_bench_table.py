@@ -22,7 +22,7 @@ from nacdrive.extras.bench.cell import failed_with, run_cell, set_width
 from nacdrive.extras.bench.config import TableConfig
 from nacdrive.extras.bench.grid import compute, finished, left_out, plan, rest_of_smoke
 from nacdrive.extras.bench.report import sections
-from nacdrive.extras.bench.tables import entries, latex, markdown, statistics_of, write_tables
+from nacdrive.extras.bench.tables import Entry, entries, latex, markdown, statistics_of, write_tables
 from nacdrive.rollout.evaluate import claim, identify
 from nacdrive.tasks import load_task
 from nacdrive.tasks.registry import PAPER_TASKS
@@ -107,12 +107,13 @@ def test_a_table_of_failures_alone_ends_with_another_exit_code(config, monkeypat
 
     def without_data(config):
         made = plan(config)
-        cells = [dataclasses.replace(cell, data_dirs={"emnist": config.folder / "nowhere"}) for cell in made.cells]
-        return dataclasses.replace(made, cells=cells[:1])
+        constants, model, *_ = made.cells
+        cells = [constants, dataclasses.replace(model, data_dirs={"emnist": config.folder / "nowhere"})]
+        return dataclasses.replace(made, cells=cells)
 
     monkeypatch.setattr(grid_module, "plan", without_data)
-    assert table(config)[0] == 1
-    assert "every cell has failed; the reasons are above" in capsys.readouterr().err
+    assert table(dataclasses.replace(config, references=True))[0] == 1
+    assert "every model has failed; the reasons are above" in capsys.readouterr().err
 
 
 def test_folds_that_a_task_has_not_are_told(config):
@@ -219,9 +220,43 @@ def test_a_layer_gets_the_width_that_has_so_many_parameters(config):
     assert all(abs(row["parameters"] / 60_000 - 1) < 0.1 for row in results)
     (section,) = sections([row | {"made_up": []} for row in results])
     assert "about 60,000 parameters" in section.title
-    wrong = dataclasses.replace(plan(dataclasses.replace(config, resume=True)).cells[0], task="imitation")
-    with pytest.raises(UserError, match="has no width to choose: leave --parameters out"):
-        set_width(load_task("imitation"), wrong, None)
+
+
+def test_a_layer_without_heads_has_any_width_and_a_row_says_where_none_fits(config):
+    task, cell = load_task("emnist"), plan(config).cells[0]
+    fold = task.folds(cell.data_dirs, 2, 0, cell.size)[0]
+
+    def error(model, width):
+        task.d_model = width
+        return abs(sum(p.numel() for p in task.network(model, fold.train).parameters()) - 60_000)
+
+    for model, step in (("gru", 1), ("mha", task.num_heads), ("cfc", 1)):
+        set_width(task, dataclasses.replace(cell, model=model, parameters=60_000), fold)
+        best = task.d_model
+        assert best % step == 0
+        assert error(model, best) <= min(error(model, best + step), error(model, best - step))
+    config = dataclasses.replace(config, parameters=9_000)
+    counts = {"gru": 9_901, "s4": 9_900}
+    rows = [Entry("emnist", name, 1, 1, (), {}, count, 1.0, made_up=False) for name, count in counts.items()]
+    assert markdown(rows, config, "command").endswith(
+        "\n\nemnist: `gru` has 9,901 parameters: no width of it comes within 10% of 9,000.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"tasks": ("emnist", "carracing"), "parameters": 9_000}, "the network of carracing has no width to choose"),
+        (
+            {"tasks": ("pronostia",), "learning_rates": (1e-3, 1e-2)},
+            "and pronostia has none under",
+        ),
+        ({"models": ("nac-lag-lag",)}, "there is no 'nac-lag-lag': 'nac-lag' has its lags already"),
+    ],
+)
+def test_what_no_cell_could_do_is_refused_before_any(config, options, words):
+    with pytest.raises(UserError, match=words):
+        plan(dataclasses.replace(config, **options))
 
 
 def test_a_cut_last_line_of_the_results_is_computed_again(computed):

@@ -82,6 +82,16 @@ def test_a_report_is_the_same_as_markdown_csv_and_a_page(comparison: report.Comp
     assert f"% {title}" in tex
 
 
+def test_a_report_says_what_the_table_says_of_rows_and_where_no_width_fits(comparison: report.Comparison) -> None:
+    lines = [dataclasses.replace(line, model="mha-lag", parameters=12_345) for line in comparison.lines[:1]]
+    settings = {**comparison.section.settings, "parameters": 9_000}
+    section = dataclasses.replace(comparison.section, settings=settings)
+    comparison = dataclasses.replace(comparison, section=section, lines=tuple(lines))
+    for text in (report.markdown([comparison], "command"), report.html_text([comparison], "command", {})):
+        assert "`mha-lag` has 12,345 parameters: no width of it comes within 10% of 9,000." in text
+        assert "`mha-lag`: `mha` behind a norm, with 16 time features; it cannot take lags." in text
+
+
 def test_quality_is_drawn_over_the_seconds_of_training(comparison: report.Comparison) -> None:
     (axis,) = cost_figure(comparison).axes
     assert (axis.get_xscale(), axis.get_xlabel(), axis.get_ylabel()) == ("log", "training (s)", ACCURACY.title)
