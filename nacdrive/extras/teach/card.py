@@ -11,6 +11,8 @@ from typing import Any
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import os_error_sentence
 from nacdrive.common.parallel import END_S, Worker, start_worker
+from nacdrive.datasets.manifest import MANIFEST
+from nacdrive.datasets.recording import Recording
 from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.drivers.tick import Tick
 from nacdrive.extras.teach.pupil import Outcome, learn_rounds
@@ -21,6 +23,7 @@ from nacdrive.rollout.drive import LoadedDrive
 from nacdrive.rollout.recorder import EpisodeRecorder
 from nacdrive.rollout.train_config import TrainConfig
 from nacdrive.tasks import load_driving_task
+from nacdrive.tasks.driving import chooses
 from nacdrive.web.card import Card, LivePage
 
 ROUND: dict[str, Any] = {
@@ -345,6 +348,10 @@ def teach_card(config: Any, loaded: LoadedDrive) -> TeachCard | None:
             f"--teach mixes what you do with what {driver.name} has learnt from, so that nothing is unlearnt: give "
             f"--data its recordings, of {spec.title}."
         )
+    recorded = [one for one in data if config.teach and (one / MANIFEST).is_file()]
+    if any(chooses(Recording.open(one).load(0)) == policy.config.continuous for one in recorded):
+        kind = "steering and pedals" if policy.config.continuous else "choices"
+        raise UserError(f"{driver.name} has learnt {kind}, and --data holds others: give what it has learnt from.")
     folder = config.teach_folder(policy.name)
     training = TrainConfig(
         task=policy.config.task, model=str(learnt.get("model", policy.config.model)), first=loaded.drive.model,

@@ -20,6 +20,7 @@ import torch
 from nacdrive.cli.drive import DriveConfig, load, what_if_of
 from nacdrive.cli.main import parse
 from nacdrive.common.errors import UserError
+from nacdrive.common.paths import shipped
 from nacdrive.common.result_folder import LOCK
 from nacdrive.datasets.manifest import MANIFEST
 from nacdrive.datasets.recording import Recording
@@ -399,6 +400,10 @@ def test_the_button_and_what_if_stand_on_one_page(old_laps: Path, first: Path) -
     [
         ({"driver": "ppo"}, "--teach teaches a policy of a .pt file, and ppo is none"),
         ({"data": (Path("nowhere"),)}, "give --data its recordings, of CarRacing"),
+        (
+            {"model": "nac_steady_continuous", "data": (shipped("recordings") / "carracing-sample",)},
+            "nac_steady_continuous has learnt steering and pedals, and --data holds others",
+        ),
     ],
 )
 def test_who_cannot_be_taught_is_refused_before_the_drive(options: dict[str, Any], sentence: str) -> None:
