@@ -233,8 +233,7 @@ class StackLayer(SequenceLayer):
 
     def step(self, x: Tensor, t: Tensor | None, state: StackState) -> tuple[Tensor, StackState]:
         own = isinstance(state, StackState) and len(state.layers) == len(self.blocks)
-        allowed = f"a StackState of {len(self.blocks)} layers, as this layer's own init_state and step give"
-        require(own, "state", type(state).__name__, allowed)
+        require(own, "state", type(state).__name__, "a StackState, as this layer's own init_state and step give")
         now = None if t is None else t.unsqueeze(1)
         x = self._embed(x.unsqueeze(1), now, None, state.seen)[:, 0]
         states = []

@@ -32,14 +32,10 @@ class State:
 
 
 def check_state(state: object, kind: type, name: str, sizes: tuple[int, ...], dtype: torch.dtype, x: Tensor) -> None:
-    """Check that a state is of ``kind`` and that what it remembers as ``name``, if anything, is of ``sizes`` (-1: any).
-
-    Its dtype (unless under autocast) must be ``dtype``, and its device that of the step ``x``.
-    """
+    """Check that a state is of ``kind``, and ``name`` in it, unless None, of ``sizes`` (-1: any), dtype and device."""
     has = f"state is a {type(state).__name__}"
     if isinstance(state, kind):
-        memory = getattr(state, name)
-        if memory is None:
+        if (memory := getattr(state, name)) is None:
             return
         fits = memory.ndim == len(sizes) and all(b in (a, -1) for a, b in zip(memory.shape, sizes, strict=True))
         if fits and memory.device == x.device and (memory.dtype == dtype or torch.is_autocast_enabled(x.device.type)):

@@ -112,15 +112,9 @@ class Shaping:
 
 
 class PpoConfig(
-    AgentTraining,
-    EnvOption,
-    RepeatOption,
-    EpochsOption,
-    MinutesOption,
-    Device,
-    Workers,
+    AgentTraining, EnvOption, RepeatOption, EpochsOption, MinutesOption, Device, Workers,
     defaults={"epochs": 5, "workers": 2},
-):
+):  # fmt: skip
     """Train a PPO expert; resumable, evaluated on the official environment at intervals."""
 
     actions: Literal["discrete", "continuous"] = "discrete"
@@ -194,30 +188,14 @@ class ExpertTrainConfig(PpoConfig, Result):
 
 
 class ImitateConfig(
-    AgentTraining,
-    PrecisionOption,
-    ExpertOption,
-    PupilOptions,
-    WheelOption,
-    LearningCamera,
-    Tracks,
-    RepeatOption,
+    AgentTraining, PrecisionOption, ExpertOption, PupilOptions, WheelOption, LearningCamera, Tracks, RepeatOption,
     EpisodeOptions,
     defaults={
-        "expert": "racing-line",
-        "steering_noise": 0.4,
-        "episodes": 24,
-        "sequence_length": 8,
-        "learning_rate": (1e-3, 2e-5),
-        "ema_decay": 0.998,
-        "repeat": 2,
-        "max_frames": 1000,
-        "rule": LAP_RULES[0],
-        "precision": "bfloat16",
-        "eval_every": 2,
-        "eval_episodes": 30,
+        "expert": "racing-line", "steering_noise": 0.4, "episodes": 24, "sequence_length": 8,
+        "learning_rate": (1e-3, 2e-5), "ema_decay": 0.998, "repeat": 2, "max_frames": 1000, "rule": LAP_RULES[0],
+        "precision": "bfloat16", "eval_every": 2, "eval_episodes": 30,
     },
-):
+):  # fmt: skip
     """Teach an agent that looks what a driver that knows the track does there: continuous actions, by DAgger.
 
     --episodes are of each round, every one on a new track; the wheel is disturbed in every second one.
@@ -249,11 +227,9 @@ class ImitateConfig(
         if min(self.learning_rate) <= 0:
             raise UserError("--learning-rate is 0: give numbers above 0.")
         check_rate(self.disturbance, CARRACING.name, CARRACING.frames_per_second)
-        if self.model != NO_MEMORY and self.memory_window > max(self.most_decisions, AgentTraining.memory_window):
-            raise UserError(
-                f"--memory-window is {self.memory_window}, and a drive has at most {self.most_decisions} decisions: "
-                "give no more."
-            )
+        window, most = self.memory_window, self.most_decisions
+        if self.model != NO_MEMORY and window > max(most, AgentTraining.memory_window):
+            raise UserError(f"--memory-window is {window}, and a drive has at most {most} decisions: give no more.")
 
     @property
     def most_decisions(self) -> int:

@@ -46,21 +46,10 @@ class DaggerOptions(Options):
 
 
 class TrainConfig(
-    TaskOption,
-    LayerOption,
-    DaggerOptions,
-    FitConfig,
-    RecordingsOption,
-    LearningRoads,
-    EpisodeOptions,
-    ExpertOption,
-    PupilOptions,
-    LearningCamera,
-    Device,
-    Result,
-    Workers,
+    TaskOption, LayerOption, DaggerOptions, FitConfig, RecordingsOption, LearningRoads, EpisodeOptions, ExpertOption,
+    PupilOptions, LearningCamera, Device, Result, Workers,
     defaults={"max_frames": OFFICIAL_FRAMES},
-):
+):  # fmt: skip
     """Train a policy on recordings, and let it drive while the expert labels (DAgger)."""
 
     first: Path | None = None

@@ -59,13 +59,10 @@ def train_policy(
     if config.dagger and config.expert is not None:
         expert = load_expert(config.expert, discrete_only=False)
     load = load or task.load
-    first, train, valid = read_data(config, load)
-    window = config.window or config.form.window
-    more = {"instruments": config.instruments, "options": config.form.options, **config.form.sizes}
+    first, new, train, valid = read_data(config, load)
     if expert is not None and env is not None:
-        policy_config = task.policy_config(config.form.layer, window, train, **more)
-        check_kind(env, expert, policy_config)
-        check_pace(env, expert, policy_config.repeat)
+        check_kind(env, expert, new)
+        check_pace(env, expert, new.repeat)
     folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
     # Of lessons nothing is kept aside.
     data = {} if config.lessons else {", ".join(map(str, config.data)): fingerprint([*train, *valid])}
@@ -90,10 +87,7 @@ def train_policy(
         if done.exists():
             continue
         seed_everything(config.seed)
-        if round_ == 0:
-            policy = first or Policy.new(task.policy_config(config.form.layer, window, train, **more), config.model)
-        else:
-            policy = load_policy(round_path(folder, round_ - 1))
+        policy = first or Policy.new(new, config.model) if round_ == 0 else load_policy(round_path(folder, round_ - 1))
         # All samples so far.
         epochs = config.dagger_epochs if 0 < round_ < config.dagger else config.epochs
         result = fit(
@@ -112,45 +106,35 @@ def train_policy(
 
 def read_data(
     config: TrainConfig, load: Callable[[tuple[Path, ...]], list[Sample]] | None = None
-) -> tuple[Policy | None, list[Sample], list[Sample]]:
-    """Who learns on, if anybody, what is learnt from, and what is kept aside; ``UserError`` if that does not fit."""
+) -> tuple[Policy | None, PolicyConfig, list[Sample], list[Sample]]:
+    """Who learns on, if anybody, what network is new otherwise, what is learnt from, and what is kept aside.
+
+    ``UserError`` for recordings of other actions, or of pictures of another size, than the first policy has learnt
+    from, for options of a new network that it has otherwise, and for a memory longer than any episode.
+    """
     task = load_driving_task(config.task)
+    form, window, folders = config.form, config.window or config.form.window, ", ".join(map(str, config.data))
     first = None if config.first is None else load_policy(find_model(config.first, config.task))
     if first is not None:
-        check_own(first, config)
+        name = str((first.meta.get("config") or {}).get("model", first.config.model))
+        for option, given, usual, own in (
+            ("--model", config.model, TrainConfig.model, name),
+            ("--window", window, form.window, first.config.window),
+            ("--paper-form", config.paper_form, False, not first.config.projection),
+        ):
+            if given not in (usual, own):
+                raise UserError(f"{option} is {given}, and {config.first}, which learns on, has {own}: leave it out.")
     train, valid = task.split((load or task.load)(config.data), config.valid_share, config.seed)
-    window, longest = config.window or config.form.window, max(map(len, (*train, *valid)), default=0)
-    if first is not None:
-        check_alike(first, task.policy_config(config.form.layer, window, train), config.data)
-    elif window > max(longest, config.form.window):
-        raise UserError(
-            f"--window is {window}, and the longest episode of {', '.join(map(str, config.data))} has {longest} "
-            "decisions: give no more."
-        )
-    return first, train, valid
-
-
-def check_own(policy: Policy, config: TrainConfig) -> None:
-    """Refuse options of a new network, where they are given, that the ``policy`` which learns on has otherwise."""
-    own = policy.config
-    name = str((policy.meta.get("config") or {}).get("model", own.model))
-    for option, given, usual, has in (
-        ("--model", config.model, TrainConfig.model, name),
-        ("--window", config.window, config.form.window, own.window),
-        ("--paper-form", config.paper_form, False, not own.projection),
-    ):
-        if given not in (usual, has):
-            raise UserError(f"{option} is {given}, and {config.first}, which learns on, has {has}: leave {option} out.")
-
-
-def check_alike(policy: Policy, recorded: PolicyConfig, folders: Sequence[Path]) -> None:
-    """Refuse recordings of other actions, or pictures of another size, than the policy has learnt from."""
+    longest = max(map(len, (*train, *valid)), default=0)
+    if first is None and window > max(longest, form.window):
+        raise UserError(f"--window is {window}, and the longest episode has {longest} decisions: give less.")
+    more = {"instruments": config.instruments, "options": form.options, **form.sizes}
+    new = task.policy_config(form.layer, window, train, **more)
     for name in ("continuous", "pedal", "height", "width"):
-        if getattr(policy.config, name) != getattr(recorded, name):
-            raise UserError(
-                f"{', '.join(map(str, folders))}: not what {policy.name} has learnt from ({name} is "
-                f"{getattr(recorded, name)} there, and {getattr(policy.config, name)} in the policy)."
-            )
+        if first is not None and (own := getattr(first.config, name)) != (there := getattr(new, name)):
+            but = f"{name} is {there} there, and {own} in the policy"
+            raise UserError(f"{folders}: not what {first.name} has learnt from ({but}).")
+    return first, new, train, valid
 
 
 def refuse_more_epochs(config: TrainConfig, folder: Path) -> None:
@@ -207,13 +191,9 @@ def describe(config: TrainConfig, result: FitResult, episodes: int, round_: int)
     """What a model file says of its training."""
     p = result.progress
     return {
-        **run_record(config),
-        "round": round_,
-        "best_epoch": p.best_epoch,
+        **run_record(config), "round": round_, "best_epoch": p.best_epoch,
         "valid_loss": p.best_loss if p.best_epoch >= 0 and p.best_loss < float("inf") else None,
         f"valid_{load_driving_task(config.task).measure_name}": p.best_measure,
-        "train_frames": result.train_steps,
-        "valid_frames": result.valid_steps,
-        "episodes": episodes,
+        "train_frames": result.train_steps, "valid_frames": result.valid_steps, "episodes": episodes,
         "fit_s": round(p.seconds, 1),
-    }
+    }  # fmt: skip

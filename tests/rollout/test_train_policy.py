@@ -76,10 +76,13 @@ def test_a_training_leaves_a_policy_that_drives_and_says_how_it_was_made(whole: 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"window": 100_000}, r"--window is 100000, and the longest episode of .* has 20 decisions"),
-        ({"first": "nac_steady.pt", "model": "nac-exact", "window": None}, "learns on, has nac-steady: leave --model"),
-        ({"first": "nac_steady.pt", "model": "nac-steady", "window": 4}, "learns on, has 12: leave --window out"),
-        ({"first": "nac_steady.pt", "model": "nac-steady", "window": None, "paper_form": True}, "leave --paper-form"),
+        ({"window": 100_000}, r"--window is 100000, and the longest episode has 20 decisions"),
+        ({"first": "nac_steady.pt", "model": "nac-exact", "window": None}, "learns on, has nac-steady: leave it out"),
+        ({"first": "nac_steady.pt", "model": "nac-steady", "window": 4}, "learns on, has 12: leave it out"),
+        (
+            {"first": "nac_steady.pt", "model": "nac-steady", "window": None, "paper_form": True},
+            r"--paper-form is True, and .* has False: leave it out",
+        ),
     ],
 )
 def test_a_network_that_cannot_be_or_that_the_first_policy_is_not_is_refused_before_the_work(

@@ -172,16 +172,11 @@ def train_and_test(cell: Cell, on_step: OnStep) -> Result:
     began = time.perf_counter()
     scores = {name: test(task, name, network, fold, cell) for name in tested}
     result: Result = {
-        **shape,
-        "scores": scores,
-        "parameters": sum(p.numel() for p in network.parameters()),
-        "train_s": round(fitted.progress.seconds, 2),
-        "test_s": round(time.perf_counter() - began, 2),
-        "peak_mib": peak_mib(),
-        "epochs": fitted.progress.epoch,
-        "best_epoch": fitted.progress.best_epoch,
+        **shape, "scores": scores, "parameters": sum(p.numel() for p in network.parameters()),
+        "train_s": round(fitted.progress.seconds, 2), "test_s": round(time.perf_counter() - began, 2),
+        "peak_mib": peak_mib(), "epochs": fitted.progress.epoch, "best_epoch": fitted.progress.best_epoch,
         "fit": plain(config),
-    }
+    }  # fmt: skip
     model, drives = cell.folder / "model.pt", cell.folder / "drives"
     if not drives.exists():  # those that were stopped are of the very file, whose record names the command
         task.save(network, model, model_meta(cell, fold, fitted, result))
@@ -225,16 +220,12 @@ def set_width(task: Task, cell: Cell, fold: Fold) -> None:
         task.d_model = width
         counts[width] = sum(p.numel() for p in task.network(cell.model, fold.train).parameters())
 
-    def nearest() -> int:
-        return min(list(counts)[1:], key=lambda width: abs(counts[width] - cell.parameters))
-
     while max(counts.values()) < cell.parameters:
         count(max(counts) + heads)
-    best = nearest()
-    for width in range(max(best - heads, 0) + 1, best + heads):
+    for width in range(max(counts) - heads + 1, max(counts)):
         with suppress(ValueError, UserError):  # of a layer with heads, and of one that must be wider
             count(width)
-    task.d_model = nearest()
+    task.d_model = min(list(counts)[1:], key=lambda width: abs(counts[width] - cell.parameters))
 
 
 def drive_tracks(task: str, model: Path, drives: int, out: Path, device: str) -> dict[str, float]:

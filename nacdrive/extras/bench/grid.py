@@ -122,10 +122,7 @@ def tasks_by_training(config: TableConfig) -> dict[str, list[str]]:
             raise UserError(f"{name} has no place under --protocol {config.protocol}: {why}")
     fixed = [name for name in groups if config.parameters and not isinstance(load_task(name), SeriesTask)]
     if fixed:
-        raise UserError(
-            f"the network of {' and of '.join(fixed)} has no width to choose: leave --parameters out, or name other "
-            "--tasks."
-        )
+        raise UserError(f"the network of {fixed[0]} has no width to choose: leave --parameters out.")
     return groups
 
 
@@ -136,20 +133,14 @@ def grid_of(config: TableConfig, groups: dict[str, list[str]], data_dirs: dict[s
     for trained, tested in groups.items():
         wanted = tuple(dict.fromkeys([trained, *tested]))
         common: dict[str, Any] = {
-            "task": trained,
-            "tasks": wanted,
-            "folds": config.fold_count,
-            "size": size(config, trained),
+            **{"task": trained, "tasks": wanted, "folds": config.fold_count, "size": size(config, trained)},
             **{name: getattr(config, name) for name in ("protocol", "seed", "device", "learning_rates", "parameters")},
             "data_dirs": {name: data_dirs[name] for name in wanted if name in data_dirs},
         }
         few = Size(max_samples=64, max_tests=64)
         folds = load_task(trained, config.protocol).folds(common["data_dirs"], config.fold_count, config.seed, few)
         if config.learning_rates and not folds[0].valid:
-            raise UserError(
-                f"--learning-rates are chosen by a validation part, and {trained} has none under --protocol "
-                f"{config.protocol}: leave them out."
-            )
+            raise UserError(f"{trained} has no validation part to choose --learning-rates by: leave them out.")
         learnt[trained] = fingerprint(sample for fold in folds for sample in (*fold.train, *fold.valid))
         for fold in range(len(folds)):
             kinds = [(REFERENCES, 0)] if config.references else []
@@ -289,16 +280,11 @@ def compute(
         # The cells that choose a learning rate come before those that take it.
         for turn in (True, False):
             computed = run_jobs(
-                compute_cell,
-                [with_rate(cell, results) for cell in missing if cell.chooses == turn],
-                workers=config.workers if config.ray else config.parallel,
-                on_message=listen,
-                on_lost=lambda cell, exit_code: failure(cell, *lost_process(exit_code)),
-                ray=config.ray or None,
-                max_tasks_per_child=1,
-                preload=PRELOADED,
-                gpus=float(config.device.startswith("cuda")),
-            )
+                compute_cell, [with_rate(cell, results) for cell in missing if cell.chooses == turn],
+                workers=config.workers if config.ray else config.parallel, ray=config.ray or None, preload=PRELOADED,
+                on_message=listen, on_lost=lambda cell, exit_code: failure(cell, *lost_process(exit_code)),
+                max_tasks_per_child=1, gpus=float(config.device.startswith("cuda")),
+            )  # fmt: skip
             with closing(computed):
                 for cell, result in computed:
                     results[cell.key] = result

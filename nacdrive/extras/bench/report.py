@@ -26,7 +26,7 @@ from nacdrive.common.statistics import paired_difference
 from nacdrive.extras.bench import paper
 from nacdrive.extras.bench.cell import REFERENCES, Result, cell_folder
 from nacdrive.extras.bench.grid import RESULTS, read_cells
-from nacdrive.extras.bench.tables import row_notes, width_notes
+from nacdrive.extras.bench.tables import parameters_text, row_notes
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Metric
 from nacdrive.training.log import read_rows
@@ -190,8 +190,8 @@ HEADER = (
 )  # fmt: skip
 
 
-def cells(line: Line, digits: int) -> list[str]:
-    """A line as texts, in the order of ``HEADER``."""
+def cells(line: Line, digits: int, wanted: int = 0) -> list[str]:
+    """A line as texts, in the order of ``HEADER``; so many parameters were ``wanted`` (0: any number)."""
 
     def number(value: float | None, places: int = digits) -> str:
         return "-" if value is None else f"{value:.{places}f}"
@@ -205,10 +205,16 @@ def cells(line: Line, digits: int) -> list[str]:
         f"{interval[0]:.{digits}f} to {interval[1]:.{digits}f}" if interval else "-",
         line.verdict,
         str(line.trainings),
-        "-" if line.parameters is None else f"{line.parameters:,}",
+        parameters_text(line.parameters, wanted),
         number(line.train_s, 0),
         "yes" if line.cheapest else "",
     ]
+
+
+def rows_of(comparison: Comparison) -> list[list[str]]:
+    """Its lines as texts."""
+    wanted = comparison.section.settings.get("parameters", 0)
+    return [cells(line, comparison.metric.digits, wanted) for line in comparison.lines]
 
 
 def sentences(comparison: Comparison) -> list[str]:
@@ -229,8 +235,7 @@ def sentences(comparison: Comparison) -> list[str]:
     if comparison.references:
         known = ", ".join(f"{n} {v:.{comparison.metric.digits}f}" for n, v in comparison.references.items())
         texts.append(f"No models: {known}.")
-    parameters = {line.model: line.parameters for line in comparison.lines}
-    return texts + width_notes(comparison.section.settings.get("parameters", 0), parameters)
+    return texts
 
 
 def notes_of(comparisons: Sequence[Comparison]) -> list[str]:
@@ -243,7 +248,7 @@ def markdown(comparisons: Sequence[Comparison], command: str) -> str:
     lines = ["# Layers compared", "", f"Command: `{command}`."]
     for comparison in comparisons:
         lines += ["", f"## {comparison.section.title}: {comparison.metric.title}", "", *sentences(comparison), ""]
-        lines += table.markdown(HEADER, [cells(line, comparison.metric.digits) for line in comparison.lines])
+        lines += table.markdown(HEADER, rows_of(comparison))
     lines += [line for note in notes_of(comparisons) for line in ("", note)]
     return "\n".join(lines) + "\n"
 
@@ -295,7 +300,7 @@ def html_text(comparisons: Sequence[Comparison], command: str, figures: Mapping[
             f"<p>{html.escape(sentence).replace('*cheapest*', '<i>cheapest</i>')}</p>"
             for sentence in sentences(comparison)
         ]
-        parts += table.html_rows(HEADER, [cells(line, comparison.metric.digits) for line in comparison.lines])
+        parts += table.html_rows(HEADER, rows_of(comparison))
         parts += [
             f'<img src="{name}" alt="{name.split("-")[0]} of {comparison.section.task}">' for name in figures.get(k, ())
         ]

@@ -116,10 +116,7 @@ def is_of(result: Result | None, job: Job) -> bool:
 
 
 def compute(
-    config: RobustnessConfig,
-    jobs: Sequence[Job],
-    done: dict[str, Result],
-    on_result: Callable[[Job, Result], None],
+    config: RobustnessConfig, jobs: Sequence[Job], done: dict[str, Result], on_result: Callable[[Job, Result], None]
 ) -> list[Result]:
     """Test what has no result yet, keep each at once; all results, in the order of ``jobs``."""
     path = config.out / ROWS
@@ -161,18 +158,14 @@ def test_model(job: Job) -> Result:
         raise UserError(f"{job.model} has a score that is not finite.")
     return {
         **{name: row[name] for name in ("key", "task", "model", "fold", "repeat")},
-        "time_sense": network.sequence.time_sense,
-        "conditions": conditions,
-        "tests": len(samples),
-        "seed": job.seed,
+        "time_sense": network.sequence.time_sense, "conditions": conditions, "tests": len(samples), "seed": job.seed,
         "wall_s": round(time.perf_counter() - began, 2),
         "trained": {
-            "id": job.key,
-            "scores": row["scores"],
+            "id": job.key, "scores": row["scores"],
             **{name: training.get(name) for name in ("command", "config", "commit", "processor", "instructions")},
         },
         "record": {**run_record({}), **machine_state()},
-    }
+    }  # fmt: skip
 
 
 @lru_cache(maxsize=1)

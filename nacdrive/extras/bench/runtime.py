@@ -36,13 +36,11 @@ def measure_all(config: RuntimeConfig, on_row: Callable[[Row], None] = lambda ro
     jobs = [(model, device, config) for device in config.devices for model in models]
     rows = []
     # One at a time, each where nothing else has used memory.
-    for _, row in run_jobs(
-        measure_job,
-        jobs,
-        workers=1,
-        max_tasks_per_child=1,
+    measured = run_jobs(
+        measure_job, jobs, workers=1, max_tasks_per_child=1,
         on_lost=lambda job, code: failed_row(job, *lost_process(code)),
-    ):
+    )  # fmt: skip
+    for _, row in measured:
         rows.append(row)
         on_row(row)
     return rows

@@ -28,10 +28,6 @@ class Stat(NamedTuple):
     over_seeds: float | None  # sample standard deviation over seeds within a fold; None with one
 
 
-WIDTH_ERROR = 0.1
-"""Share by which a network's parameters may differ from those that were asked for."""
-
-
 @dataclass(frozen=True)
 class Entry:
     """What one model, or a reference that is none, reached on one task."""
@@ -145,12 +141,9 @@ def markdown(table_entries: Sequence[Entry], config: TableConfig, command: str) 
             lines += paper.remarks(task, config.protocol)
         arrows = [f"{m.title} {'↑' if m.higher else '↓'}" for m in metrics]
         header = ["model", *arrows, "paper", "trainings", "parameters", "training, s"]
-        lines += ["", *table.markdown(header, [markdown_cells(entry, metrics) for entry in rows])]
-    trained = [entry for entry in table_entries if not entry.reference]
-    lines += [line for note in row_notes(entry.model for entry in trained) for line in ("", note)]
-    for entry in trained:
-        for note in width_notes(config.parameters, {entry.model: entry.parameters}):
-            lines += ["", f"{entry.task}: {note}"]
+        lines += ["", *table.markdown(header, [markdown_cells(entry, metrics, config.parameters) for entry in rows])]
+    notes = row_notes(entry.model for entry in table_entries if not entry.reference)
+    lines += [line for note in notes for line in ("", note)]
     return "\n".join(lines) + "\n"
 
 
@@ -159,23 +152,20 @@ def row_notes(models: Iterable[str]) -> list[str]:
     return list(filter(None, map(row_note, dict.fromkeys(models))))
 
 
-def width_notes(wanted: int, parameters: Mapping[str, int | None]) -> list[str]:
-    """Which models have not about as many ``parameters`` as were ``wanted`` (0: any number)."""
-    return [
-        f"`{model}` has {count:,} parameters: no width of it comes within {WIDTH_ERROR:.0%} of {wanted:,}."
-        for model, count in parameters.items()
-        if wanted and count is not None and abs(count - wanted) > WIDTH_ERROR * wanted
-    ]
+def parameters_text(count: int | None, wanted: int) -> str:
+    """So many parameters, and whether that is far from those that were ``wanted`` (0: any number)."""
+    far = wanted and count is not None and abs(count - wanted) > 0.1 * wanted
+    return ("-" if count is None else f"{count:,}") + (" (no width within 10 %)" if far else "")
 
 
-def markdown_cells(entry: Entry, metrics: Sequence[Metric]) -> list[str]:
+def markdown_cells(entry: Entry, metrics: Sequence[Metric], wanted: int = 0) -> list[str]:
     """A row of the table of its task."""
     return [
         f"*{entry.model}*" if entry.reference else entry.model,
         *(number(m, entry.values) for m in metrics),
         next((printed_number(m, entry.task, entry.model) for m in metrics if m.paper), "-"),
         str(entry.done) + (f" ({failures(entry)})" if entry.failed else ""),
-        "-" if entry.parameters is None else f"{entry.parameters:,}",
+        parameters_text(entry.parameters, wanted),
         "-" if entry.train_s is None else f"{entry.train_s:.0f}",
     ]
 

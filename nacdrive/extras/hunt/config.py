@@ -18,18 +18,10 @@ from nacdrive.training.config import EpochsOption
 
 
 class HuntConfig(
-    World,
-    Driving,
-    CameraOptions,
-    TracksIfGiven,
-    MinutesOption,
-    RecordingsOption,
-    DaggerOptions,
-    EpochsOption,
-    Result,
+    World, Driving, CameraOptions, TracksIfGiven, MinutesOption, RecordingsOption, DaggerOptions, EpochsOption, Result,
     Workers,
     defaults={"dagger": 2, "dagger_episodes": 24, "epochs": 4},
-):
+):  # fmt: skip
     """Search for episodes that a policy fails and a reference driver (--expert) passes.
 
     What is given, such as --road-difficulty 1, is so in every episode; the rest is searched: seeds, knobs of the road,
@@ -82,13 +74,7 @@ class HuntConfig(
     def driven(self, model: Path | None) -> Drive:
         spec = self.spec
         return Drive(
-            env=self.env,
-            model=model,
-            driver=self.driver,
-            expert=self.expert or spec.expert,
-            options=self.options(laps=1.0),
-            camera=self.disturbance,
-            speed_mph=self.speed or spec.speed_mph,
-            device=self.device,
-            track=self.track,
-        )
+            env=self.env, model=model, driver=self.driver, expert=self.expert or spec.expert,
+            options=self.options(laps=1.0), camera=self.disturbance, speed_mph=self.speed or spec.speed_mph,
+            device=self.device, track=self.track,
+        )  # fmt: skip

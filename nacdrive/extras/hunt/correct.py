@@ -48,17 +48,11 @@ def training_of(config: HuntConfig, here: HuntWorker, folder: Path) -> TrainConf
     check_pace(here.loaded.spec, reference, policy.repeat)
     same = ("data", "env", "dagger", "dagger_episodes", "epochs", "seed", "workers", "ray", "device")
     training = TrainConfig(
-        **{name: getattr(config, name) for name in same},
-        task=policy.config.task,
-        model=str((policy.meta.get("config") or {}).get("model", policy.config.model)),
-        first=here.drive.model,
-        expert=here.drive.expert,
-        window=policy.config.window,
-        dagger_epochs=config.epochs,
-        learning_rate=LEARNING_RATE,
-        out=folder / TRAINED,
-        resume=True,
-    )
+        **{name: getattr(config, name) for name in same}, task=policy.config.task,
+        model=str((policy.meta.get("config") or {}).get("model", policy.config.model)), first=here.drive.model,
+        expert=here.drive.expert, window=policy.config.window, dagger_epochs=config.epochs,
+        learning_rate=LEARNING_RATE, out=folder / TRAINED, resume=True,
+    )  # fmt: skip
     read_data(training)
     return training
 
@@ -110,13 +104,11 @@ def correct(config: HuntConfig, work: Work, training: TrainConfig, search: Searc
     returns = [(before[case.seed]["episode_return"], after[case.seed]["episode_return"]) for case in cases["plain"]]
     failed = [[float(row["failed"]) for row in rows] for rows in zip(*fair, strict=True)]
     result = {
-        "model": path,
-        "episodes": len(fair),
-        "failed_before": sum(old["failed"] for old, _ in fair),
-        "failed_after": sum(new["failed"] for _, new in fair),
+        "model": path, "episodes": len(fair),
+        "failed_before": sum(old["failed"] for old, _ in fair), "failed_after": sum(new["failed"] for _, new in fair),
         "fewer": paired_difference(*failed) if fair else None,
         "undisturbed_gain": paired_difference([new for _, new in returns], [old for old, _ in returns]),
-    }
+    }  # fmt: skip
     print(in_words(result, len(returns)))
     return result
 

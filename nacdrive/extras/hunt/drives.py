@@ -82,14 +82,10 @@ class HuntWorker:
         return {
             **{name: value for name, value in row.items() if name not in LEFT_OUT},
             **{name: getattr(case, name) for name in ("number", "area", "near")},
-            "knobs": dict(case.knobs),
-            "road": road,
-            "failed": failed is not None,
-            "fault": failed,
+            "knobs": dict(case.knobs), "road": road, "failed": failed is not None, "fault": failed,
             "failed_s": lookout.when_s(failed) if failed is not None else None,
-            "reference_return": None if reference is None else reference["episode_return"],
-            "unfair": unfair,
-        }
+            "reference_return": None if reference is None else reference["episode_return"], "unfair": unfair,
+        }  # fmt: skip
 
     def replay(self, replay: Replay) -> tuple[Row, Episode]:
         """Drive a failure again: its row, and the moments before it as an episode, labelled where that can be."""

@@ -203,14 +203,10 @@ def report(
     commands = [f"{place}. `{row['command']}`" for place, row in enumerate(ranked, 1)]
     write_text(folder / REPORT, "\n".join([*lines, *markdown(header, table), "", "Again:", "", *commands, ""]))
     summary = {
-        "episodes": len(rows),
-        "failures": len(ranked),
-        "unfair": unfair,
-        "repeated": {"driven": len(again), "same": sum(again)},
-        **counts,
-        "patterns": plain(shown),
+        "episodes": len(rows), "failures": len(ranked), "unfair": unfair,
+        "repeated": {"driven": len(again), "same": sum(again)}, **counts, "patterns": plain(shown),
         "worst": [{name: row.get(name) for name in LISTED} for row in ranked],
-    }
+    }  # fmt: skip
     write_json(folder / SUMMARY, {**summary, "run": run_record(config)})
     if len(ranked) > SHOWN:
         print(f"and {len(ranked) - SHOWN} more")

@@ -23,7 +23,7 @@ from nacdrive.extras.teach.rounds import Job
 from nacdrive.models import load_policy
 from nacdrive.models.policy import Policy
 from nacdrive.rollout.train_config import TrainConfig
-from nacdrive.rollout.train_policy import TrainCallbacks, check_alike, round_path, train_policy
+from nacdrive.rollout.train_policy import TrainCallbacks, read_data, round_path, train_policy
 from nacdrive.tasks import Sample, load_driving_task
 from nacdrive.tasks.driving import truncate
 from nacdrive.training.fit import FitUpdate
@@ -60,11 +60,9 @@ class Pupil:
     def __init__(self, training: TrainConfig) -> None:
         self.training, self.task = training, load_driving_task(training.task)
         self.load = cache(lambda folders: self.task.load(folders))
-        assert training.first is not None and training.window is not None
-        self.first = load_policy(training.first)
-        learnt, kept = self.task.split(self.load(training.data), training.valid_share, training.seed)
-        recorded = self.task.policy_config(training.form.layer, training.window, learnt)
-        check_alike(self.first, recorded, training.data)
+        first, _, _, kept = read_data(training, self.load)
+        assert first is not None
+        self.first = first
         self.kept = truncate(kept, JUDGED)
         self.untaught = self.alike(self.first, self.kept)
         """Whether the first policy decides in the old laps as was recorded."""
