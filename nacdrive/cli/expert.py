@@ -145,7 +145,8 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
     options: dict[str, Any] = {"laps": 1.0} if env.honours("laps") else {}
     options |= {"rule": config.rule or LAP_RULES[0]} if env.honours("rule") else {}
     options |= {"repeat": config.repeat} if config.repeat is not None else {}
-    drive = Drive(config.env, driver=config.expert, options=renderer | options, device=config.device)
+    pace = {"speed_mph": env.speed_mph, "device": config.device}
+    drive = Drive(config.env, driver=config.expert, options=renderer | options, **pace)
     # What can be refused is refused before a folder is made or deleted.
     _ = drive.load().driver
     seeds = range(config.seed, config.seed + config.episodes)

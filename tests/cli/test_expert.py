@@ -8,6 +8,8 @@ import pytest
 from nacdrive.cli.main import dispatch
 from nacdrive.common.errors import UserError
 from nacdrive.common.runs import usable_cores
+from nacdrive.rollout.drive import Drive
+from nacdrive.rollout.eval_config import EvalConfig
 
 
 @pytest.mark.nightly
@@ -40,6 +42,21 @@ def test_one_worker_is_this_process_and_none_named_is_one_for_each_core(
     with pytest.raises(UserError, match="far enough"):
         dispatch(["expert", "eval", "--expert", "geometric", "--episodes", "2", "--workers", asked])
     assert given["workers"] == processes
+
+
+@pytest.mark.parametrize("env", ["carracing", "udacity-track"])
+def test_an_expert_keeps_the_speed_that_it_keeps_in_eval(env: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    drives: list[Drive] = []
+
+    def stop(drive: Drive, *_: object, **options: object) -> None:
+        drives.append(drive)
+        raise UserError("far enough")
+
+    monkeypatch.setattr("nacdrive.rollout.evaluate.evaluate", stop)
+    with pytest.raises(UserError, match="far enough"):
+        dispatch(["expert", "eval", "--env", env, "--expert", "geometric", "--episodes", "1"])
+    in_eval = EvalConfig(env=env, driver="geometric", expert="none").driven(None)
+    assert drives[0].speed_mph == in_eval.speed_mph == {"carracing": None, "udacity-track": 20.0}[env]
 
 
 def test_export_does_not_overwrite_by_accident(tmp_path: Path) -> None:
