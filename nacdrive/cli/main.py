@@ -236,7 +236,11 @@ def first_mistake(box: str) -> str:
     if "╭" not in text and len(parts) > 1:
         # Where the terminal's encoding has no frames, a line divides the title from the rest.
         del parts[0]
-    sentence = " ".join(parts[0]) or "the command line cannot be read"
+    sentence = re.sub(r"'None', |, 'None'(?=\))", "", " ".join(parts[0])) or "the command line cannot be read"
+    # An option that need not be given is of one of two types to tyro, and only one of them can be typed.
+    if match := re.match(r"(.*?): no type matching {None}\|{?([A-Z ]+)}? could be .*? from \[(.*?)\]", sentence):
+        kinds = [{"FLOAT": "a number", "INT": "a whole number"}.get(kind, kind) for kind in match[2].split()]
+        sentence = f"{match[1]}: give {' and '.join(kinds)} instead of {match[3]}"
     hint = next((part for part in parts[1:] if part and part[0].startswith("Perhaps you meant")), None)
     if hint is not None and len(hint) > 1:
         sentence += f" (did you mean {hint[1].split()[0].rstrip(',')}?)"

@@ -51,7 +51,10 @@ def test_python_m_nacdrive() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("eval --episodes x", "error parsing --episodes"),
+        ("eval --episodes x", "error parsing --episodes: give a whole number instead of 'x' ("),
+        ("drive --speed x", "error parsing --speed: give a number instead of 'x' ("),
+        ("drive --rate 3", "error parsing --rate: give a number and a number instead of '3' ("),
+        ("eval --noise x", "error parsing --noise"),
         ("eval --epsodes 3", "unrecognized options: --epsodes (did you mean --episodes?)"),
         ("eval --renderer foo", "invalid choice 'foo' for argument '--renderer'"),
         ("expert train --seed", "missing value for argument '--seed'"),
@@ -66,6 +69,7 @@ def test_what_cannot_be_parsed_is_one_sentence(
     assert call(monkeypatch, *line.split()) == 2
     err = capsys.readouterr().err
     assert err.startswith("nacdrive: ") and err.count("\n") == 1 and message in err and "│" not in err
+    assert "None" not in err
     assert "--help' lists the options" in err
 
 
