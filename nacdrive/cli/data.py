@@ -6,8 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import tyro
-
 from nacdrive.common.errors import UserError
 from nacdrive.common.options import Options
 
@@ -26,16 +24,20 @@ class ListConfig(FolderOption):
 class FetchConfig(FolderOption):
     """Download data sets and compare their checksums."""
 
-    names: tyro.conf.Positional[tuple[str, ...]]
+    positional = ("names",)
+
+    names: tuple[str, ...] = ()
     """Names of data sets, such as 'mnist'."""
 
 
 class CheckConfig(Options):
     """Read a data set to its end and name what is missing or damaged."""
 
-    name: tyro.conf.Positional[str]
+    positional = ("name", "folder")
+
+    name: str
     """Name of the data set."""
-    folder: tyro.conf.Positional[Path | None] = None
+    folder: Path | None = None
     """Where it lies; default is a folder of its name among the data sets."""
 
 

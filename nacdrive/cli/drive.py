@@ -73,6 +73,7 @@ class DriveConfig(
 ):
     """Drive with a policy and watch it in a browser."""
 
+    positional = ("model", "data")
     unchecked = ("data",)
 
     record: Path | None = None

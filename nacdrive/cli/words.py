@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
@@ -11,7 +12,7 @@ from typing import Any, Union, get_args, get_origin
 import tyro
 
 from nacdrive.common.options import Options, flag, type_hints
-from nacdrive.common.paths import is_model
+from nacdrive.common.paths import find_recording, is_model, shipped
 
 SYNONYMS = {
     "--sim": "--env",
@@ -50,7 +51,7 @@ def rewrite(config_class: type[Options], line: list[str]) -> list[str]:
     for k, word in words:
         if not word.startswith("-") or is_number(word):
             places = getattr(config_class, "positional", ())
-            place = place_of(word, places) if places else ""
+            place = place_of(word, places, loose, line) if places else ""
             (loose.setdefault(flag(place), []) if place else named).append(word)
             continue
         name, equals, value = word.partition("=")
@@ -116,11 +117,20 @@ def values_after(kind: Any, words: list[str]) -> list[str]:
     return words[:end]
 
 
-def place_of(word: str, places: tuple[str, ...]) -> str:
-    """The option that a word without a name is for: of several, the policy's where it is one."""
-    policies = [place for place in places if place in ("model", "models")]
-    others = [place for place in places if place not in policies]
-    return (policies if policies and (not others or is_model(word)) else others)[0]
+def place_of(word: str, places: tuple[str, ...], given: Collection[str], line: list[str]) -> str:
+    """The option that a word of ``line`` without a name is for: the next of ``places`` that is not ``given`` yet; of a
+    policy and data the one whose kind of file it is, and of what is neither the first, unless somebody drives already.
+    """
+    policy = next((place for place in places if place in ("model", "models")), None)
+    if policy is None or len(places) == 1:
+        return next((place for place in places if flag(place) not in given), places[-1])
+    data = next(place for place in places if place != policy)
+    parts = Path(word).parts
+    is_path = find_recording(Path(word)).exists() or (len(parts) > 1 and not (shipped("agents") / parts[0]).is_dir())
+    if is_model(word):
+        return policy
+    taken = any(other.startswith("--driver") or is_model(other.rpartition("=")[2]) for other in line)
+    return data if is_path or taken else places[0]
 
 
 def is_number(word: str) -> bool:
