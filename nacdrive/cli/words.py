@@ -36,6 +36,7 @@ FORMER = {
     "--source": "--agent",
     "--frames": "--pictures",
     "--window": "--show",
+    "--no-window": "--no-show",
     "--roads": "--count",
 }
 """Spellings of earlier versions: they go on working in every verb that has the second and not the first, and the verb
@@ -47,6 +48,7 @@ def rewrite(config_class: type[Options], line: list[str]) -> list[str]:
     known = options(config_class)
     named: list[str] = []
     loose: dict[str, list[str]] = {}
+    former: set[str] = set()
     words = iter(enumerate(line))
     for k, word in words:
         if not word.startswith("-") or is_number(word):
@@ -55,7 +57,7 @@ def rewrite(config_class: type[Options], line: list[str]) -> list[str]:
             (loose.setdefault(flag(place), []) if place else named).append(word)
             continue
         name, equals, value = word.partition("=")
-        name = own_name(name, known)
+        name = own_name(name, known, former)
         named.append(name + equals + value)
         if name in known and not equals:
             following = values_after(known[name], line[k + 1 :])
@@ -65,13 +67,15 @@ def rewrite(config_class: type[Options], line: list[str]) -> list[str]:
     return [*named, *(word for name, given in loose.items() for word in (name, *given))]
 
 
-def own_name(name: str, known: dict[str, Any]) -> str:
-    """The option that ``name`` means; itself where it is none."""
+def own_name(name: str, known: dict[str, Any], former: set[str]) -> str:
+    """The option that ``name`` means; itself where it is none. ``former``: spellings that were spoken of already."""
     name = name if name in known or not name.startswith("--") else "--" + name[2:].replace("_", "-")
     if name not in known and SYNONYMS.get(name) in known:
         return SYNONYMS[name]
     if name not in known and FORMER.get(name) in known:
-        print(f"nacdrive: {name} is {FORMER[name]} now; it goes on working.", file=sys.stderr)
+        if name not in former:
+            print(f"nacdrive: {name} is {FORMER[name]} now; it goes on working.", file=sys.stderr)
+        former.add(name)
         return FORMER[name]
     return name
 

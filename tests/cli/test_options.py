@@ -213,6 +213,8 @@ def test_help_has_a_text_for_every_option_and_names_no_none(program: str, capsys
         ("nacdrive expert train", ["--memory", "lstm"], "model", "lstm"),
         ("nacdrive expert imitate", ["--teacher", "racing-line", "--beta", "0.1"], "expert", "racing-line"),
         ("nacdrive export", ["--model", "nac_steady.pt"], "model", "nac_steady.pt"),
+        ("nacdrive sim udacity", ["--window"], "show", True),
+        ("nacdrive sim udacity", ["--window", "--no-window"], "show", False),
         ("nacdrive share", ["--data", "lap", "-o", "x.html"], "out", Path("x.html")),
         ("nacdrive arena", ["--model", "nac_steady", "--driver", "ppo"], "drivers", ("ppo",)),
     ],
@@ -222,7 +224,7 @@ def test_an_option_goes_by_each_of_its_words(verb: str, line: list[str], option:
 
 
 def test_a_former_spelling_names_the_present_one(capsys: pytest.CaptureFixture[str]) -> None:
-    parse(TrainConfig, "nacdrive train", ["--batch", "3"])
+    assert parse(TrainConfig, "nacdrive train", ["--batch", "3", "--batch", "4"]).batch_size == 4
     assert capsys.readouterr().err == "nacdrive: --batch is --batch-size now; it goes on working.\n"
 
 
