@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.options import Options
+
+if TYPE_CHECKING:
+    from nacdrive.datasets.inspect import Finding
 
 
 class FolderOption(Options):
@@ -41,7 +44,7 @@ class CheckConfig(Options):
     """Where it lies; default is a folder of its name among the data sets."""
 
 
-def list_(config: ListConfig) -> int:
+def list_(config: ListConfig) -> list[dict[str, Any]]:
     """Print what each data set is, how it is got, and where it lies."""
     from nacdrive.common.paths import data_folder
     from nacdrive.datasets.downloads import DATA_SETS
@@ -49,13 +52,15 @@ def list_(config: ListConfig) -> int:
     root = config.folder or data_folder()
     if root.exists() and not root.is_dir():
         raise UserError(f"{root} is a file: give the folder of the data sets with --folder.")
+    rows = []
     for name, data_set in DATA_SETS.items():
         place = root / name
         there = place.is_dir() and any(place.iterdir())
         print(f"{name:<10} {data_set.what}")
         print(f"{'':<10} {f'nacdrive data fetch {name}' if data_set.files else f'by hand from {data_set.home}'}")
         print(f"{'':<10} {'lies in' if there else 'not in'} {place}")
-    return 0
+        rows.append({"name": name, "what": data_set.what, "home": data_set.home, "folder": place, "there": there})
+    return rows
 
 
 def fetch(config: FetchConfig) -> int:
@@ -97,7 +102,7 @@ class FileBar:
         """Nothing is left open."""
 
 
-def check(config: CheckConfig) -> int:
+def check(config: CheckConfig) -> tuple[int, list[Finding]]:
     """Print one line per finding; 0 if all is sound, 1 if something is missing or damaged."""
     from nacdrive.common.paths import data_folder
     from nacdrive.datasets.downloads import find_data_set
@@ -106,11 +111,11 @@ def check(config: CheckConfig) -> int:
     data_set = find_data_set(config.name)
     folder = config.folder or data_folder() / data_set.name
     marks = {"sound": "", "note": "note: ", "problem": "PROBLEM: "}
-    sound = True
+    findings = []
     for finding in contents(data_set.name, folder):
         print(f"{marks[finding.kind]}{finding.text}")
-        sound &= finding.kind != "problem"
-    return 0 if sound else 1
+        findings.append(finding)
+    return int(any(finding.kind == "problem" for finding in findings)), findings
 
 
 VERBS = {"list": (ListConfig, list_), "fetch": (FetchConfig, fetch), "check": (CheckConfig, check)}

@@ -50,7 +50,7 @@ def run(config: DoctorConfig) -> tuple[int, list[Check]]:
         for check in run_checks(config.out or Path(), config.host, config.page_port, config.simulator_port):
             colour = "green" if check.works else "red" if check.essential else "yellow"
             word = "OK" if check.works else "BAD" if check.essential else "note"
-            table.add_row(f"[{colour}]{word}[/]", check.name, escape(check.found))
+            table.add_row(f"[{colour}]{word}[/]", check.name, escape(check.detail))
             checks.append(check)
     Console().print(table)
     broken = [check.name for check in checks if check.essential and not check.works]
@@ -67,7 +67,7 @@ class Check:
 
     name: str
     works: bool
-    found: str
+    detail: str
     """What was found; where it does not work, what to do."""
     essential: bool = True
     """Whether nothing can be driven without it."""

@@ -66,7 +66,8 @@ EXTRAS = {
 # Verbs whose result --json prints: what they return, or what comes after the exit code.
 RESULTS = (
     *("record", "train", "eval", "hunt", "predict", "doctor", "expert eval", "recordings info", "recordings check"),
-    *("bench table", "bench plan", "bench run"),
+    *(f"bench {name}" for name in ("table", "plan", "run", "report", "robustness", "runtime")),
+    *("arena", "explain effect", "data list", "data check"),
 )
 # Old spelling of a verb -> the new one.
 RENAMED = {"classify": ("predict", "--task", "emnist")}

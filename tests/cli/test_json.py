@@ -11,6 +11,7 @@ import pytest
 from nacdrive.cli import main as cli
 from nacdrive.common.errors import UserError
 from nacdrive.common.paths import shipped
+from tests.helpers import bearings as made_bearings
 from tests.helpers.nightly import daily
 
 SAMPLE = shipped("recordings") / "carracing-sample"
@@ -23,6 +24,10 @@ CASES = {
     "recordings check": "{sample}",
     "bench plan": "--tasks synthetic-decay --models gru --budget smoke",
     "bench table": "--tasks synthetic-decay --models gru --budget smoke --epochs 1 --workers 1 --out {out}",
+    "bench runtime": "--models gru --steps 16 --passes 1 --features 8 --heads 2 --out {out}",
+    "arena": "--driver geometric constant --headless --max-frames 12 --renderer fast --out {out}",
+    "explain effect": "--every 300 --out {out}.png",
+    "data list": "",
     "doctor": "--page-port 0",
 }
 FIELDS = {
@@ -34,11 +39,15 @@ FIELDS = {
     "recordings check": {"sound", "problems"},
     "bench plan": {"task", "model", "cells", "done", "seconds"},
     "bench table": {"folder", "cells"},
-    "doctor": {"name", "works", "found", "essential"},
+    "bench runtime": {"model", "device", "status"},
+    "arena": {"geometric", "constant"},
+    "explain effect": {"kind", "name", "measured", "decides"},
+    "data list": {"name", "what", "folder", "there"},
+    "doctor": {"name", "works", "detail", "essential"},
 }
 
 
-@pytest.mark.parametrize("verb", daily(CASES, set(CASES) - {"doctor"}))
+@pytest.mark.parametrize("verb", daily(CASES, set(CASES) - {"doctor", "arena", "explain effect"}))
 def test_stdout_is_one_json_document(verb: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     line = CASES[verb].format(out=tmp_path / "out", sample=SAMPLE)
     code = cli.dispatch([*verb.split(), *line.split(), "--json", "-q"])
@@ -47,6 +56,22 @@ def test_stdout_is_one_json_document(verb: str, tmp_path: Path, capfd: pytest.Ca
     assert FIELDS[verb] <= set(result[0] if isinstance(result, list) else result)
     assert code == 0 or verb == "doctor"
     assert err, "what is said to people is on the other stream"
+
+
+@pytest.mark.nightly
+def test_what_is_made_of_a_table_is_a_document_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    table = str(tmp_path / "table")
+    cli.dispatch(["bench", "table", *CASES["bench table"].format(out=table).split()])
+    for verb, fields in (("report", {"task", "metric", "models"}), ("robustness", {"task", "model", "condition"})):
+        capfd.readouterr()
+        assert cli.dispatch(["bench", verb, table, "--out", str(tmp_path / verb), "--json", "-q"]) == 0
+        assert fields <= set(json.loads(capfd.readouterr().out)[0])
+
+
+def test_a_damaged_data_set_is_a_document_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (made_bearings.xjtu(tmp_path) / "9.csv").unlink()
+    assert cli.dispatch(["data", "check", "xjtu-sy", str(tmp_path), "--json"]) == 1
+    assert [finding["kind"] for finding in json.loads(capfd.readouterr().out)] == ["problem", "sound"]
 
 
 def test_a_damaged_recording_is_a_document_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -62,9 +87,9 @@ def test_numbers_that_json_has_not_are_null(capsys: pytest.CaptureFixture[str]) 
     assert json.loads(capsys.readouterr().out) == {"a": None, "b": [None, 1], "c": "ä"}
 
 
-@pytest.mark.parametrize("verb", ["demo", "drive", "share", "recordings merge", "data list", "bench report"])
+@pytest.mark.parametrize("verb", ["demo", "drive", "share", "recordings merge", "data fetch", "explain saliency"])
 def test_a_verb_without_a_result_refuses(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    more = {"share": [str(SAMPLE)], "recordings merge": ["a", "b", "--out", "c"], "bench report": ["x", "--out", "y"]}
+    more = {"share": [str(SAMPLE)], "recordings merge": ["a", "b", "--out", "c"], "data fetch": ["mnist"]}
     with pytest.raises(UserError, match=f"^--json prints results, and 'nacdrive {verb}' has none"):
         cli.dispatch([*verb.split(), *more.get(verb, []), "--json"])
     assert capsys.readouterr().out == ""

@@ -176,9 +176,10 @@ def own_name(driver: str) -> str:
     return driver.rpartition(":")[2] if ":" in driver else Path(driver).stem if Path(driver).suffix else driver
 
 
-def run(config: ArenaConfig) -> int:
-    """Drive, show, keep, and say who was best; 1 if a safety stop ended a drive."""
-    return int(any(row["failure"] for track in arena(config) for row in track.values()))
+def run(config: ArenaConfig) -> tuple[int, list[dict[str, Row]]]:
+    """Drive, show, keep, and say who was best; 1 if a safety stop ended a drive, and what ``arena`` returns."""
+    tracks = arena(config)
+    return int(any(row["failure"] for track in tracks for row in track.values())), tracks
 
 
 def arena(config: ArenaConfig) -> list[dict[str, Row]]:

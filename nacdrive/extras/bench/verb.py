@@ -101,20 +101,26 @@ def plan(config: PlanConfig) -> list[Cost]:
     return expected
 
 
-def report(config: ReportConfig) -> None:
+def report(config: ReportConfig) -> list[dict[str, Any]]:
     """Write the report and print its tables."""
     from nacdrive.extras.bench.report import markdown, write_report
 
     refuse_existing(config.out / "report.md", overwrite=config.overwrite)
     command = run_record(config)["command"]
-    print(markdown(write_report(config.data, config.out, command), command))
+    comparisons = write_report(config.data, config.out, command)
+    print(markdown(comparisons, command))
     print(f"{config.out}/report.html, report.md, report.csv, report.tex")
+    return [
+        {"task": one.section.task, "settings": one.section.settings, "metric": one.metric.key}
+        | {"models": one.lines, "references": one.references, "circuits": one.circuits}
+        for one in comparisons
+    ]
 
 
-def robustness(config: RobustnessConfig) -> int:
+def robustness(config: RobustnessConfig) -> list[dict[str, Any]]:
     """Test what is trained, with a line per model, and print the tables."""
     from nacdrive.extras.bench.robustness import Job, compute, plan
-    from nacdrive.extras.bench.robustness_tables import text_of, write
+    from nacdrive.extras.bench.robustness_tables import COLUMNS, rows_of, text_of, write
 
     console = progress_console()
     jobs, done, left_out = plan(config)
@@ -129,9 +135,10 @@ def robustness(config: RobustnessConfig) -> int:
     with resumable(lambda: f"what is tested is kept in {config.out}", "the same command goes on"):
         results = compute(config, jobs, done, on_result)
     command = run_record(config)["command"]
-    print(text_of(write(results, config.out, command), command))
+    parts = write(results, config.out, command)
+    print(text_of(parts, command))
     print(f"{config.out}/robustness.md, robustness.csv, robustness.jsonl")
-    return 0
+    return [dict(zip(COLUMNS, row, strict=True)) for row in rows_of(parts)]
 
 
 class Board:
@@ -172,7 +179,7 @@ def line(result: Result) -> str:
     return text + (f" ({result['train_s']:.0f} s)" if "train_s" in result else "")
 
 
-def runtime(config: RuntimeConfig) -> int:
+def runtime(config: RuntimeConfig) -> list[Result]:
     """Measure, with a line per layer."""
     from nacdrive.extras.bench.runtime import Row, measure_all, write
 
@@ -188,7 +195,7 @@ def runtime(config: RuntimeConfig) -> int:
         rows = measure_all(config, on_row)
     print(write(rows, config))
     print(f"{config.out}/runtime.md, runtime.json")
-    return 0
+    return rows
 
 
 VERBS = {

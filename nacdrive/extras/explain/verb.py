@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from nacdrive.datasets.recording import Recording
     from nacdrive.drivers.tick import Tick
+    from nacdrive.extras.explain.effect import PartCount
     from nacdrive.models.policy import Policy
 
 SAMPLE = {"data": Path("recordings/carracing-sample")}
@@ -65,13 +66,14 @@ class EffectConfig(ModelOption, RecordingOption, Target, defaults=SAMPLE | {"out
     """Decisions of the recording between two that are measured."""
 
 
-def effect(config: EffectConfig) -> tuple[Figure, str]:
-    """Bars and a table of which part decides how often."""
-    from nacdrive.extras.explain.effect import effect_figure, measure_recording, report
+def effect(config: EffectConfig) -> tuple[Figure, str, list[PartCount]]:
+    """Bars and a table of which part decides how often, and its rows."""
+    from nacdrive.extras.explain.effect import count_parts, effect_figure, measure_recording, report
 
     policy, recording = opened(config.model, config.data)
     measured = list(measure_recording(policy, recording, config.every))
-    return effect_figure(measured, f"{policy.name} on {config.data.name}: what decides"), f"{report(measured)}\n"
+    figure = effect_figure(measured, f"{policy.name} on {config.data.name}: what decides")
+    return figure, f"{report(measured)}\n", count_parts(measured)
 
 
 def saliency(config: SaliencyConfig) -> tuple[Figure, str]:
@@ -132,8 +134,8 @@ def opened(model: str, data: Path, episode: int = 0) -> tuple[Policy, Recording]
     return policy, recording
 
 
-def draw(make: Callable[[Any], tuple[Figure, str]], config: Target) -> int:
-    """Write the figure that ``make`` makes of ``config``, and print what it says besides."""
+def draw(make: Callable[[Any], tuple[Any, ...]], config: Target) -> Any:
+    """Write the figure that ``make`` makes of ``config``, and print what it says besides; what comes after that."""
     from nacdrive.viz.figures import FORMATS, save
 
     out = config.out
@@ -142,10 +144,10 @@ def draw(make: Callable[[Any], tuple[Figure, str]], config: Target) -> int:
         raise UserError(
             f"--out is {out}: figures are written as .png, .svg or .pdf, give a name such as {out.with_suffix('.png')}."
         )
-    figure, text = make(config)
+    figure, text, *result = make(config)
     save(figure, out)
     print(f"{text}figure: {out}")
-    return 0
+    return result[0] if result else None
 
 
 VERBS = {

@@ -122,7 +122,7 @@ def test_a_person_has_a_minute_and_all_others_the_top_speed() -> None:
 def test_a_ghost_drives_its_recording_once_more_on_the_tracks_of_it(tmp_path: Path) -> None:
     more: dict[str, Any] = {"drivers": TWO[:1], "ghost": SAMPLE}
     config = ArenaConfig(**more, renderer="fast", max_frames=60, headless=True, out=tmp_path / "arena")
-    assert run(config) == 0
+    assert run(config)[0] == 0
     release_folders()
     (track,) = json.loads((tmp_path / "arena" / "arena.json").read_text())["tracks"]
     (ghost,) = (one for one in track["ranking"] if one["name"] == "ghost")
@@ -141,7 +141,7 @@ def test_a_ghost_drives_its_recording_once_more_on_the_tracks_of_it(tmp_path: Pa
 def test_a_result_holds_every_drive_and_opens_as_a_replay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "arena"
     more: dict[str, Any] = {"renderer": "fast", "max_frames": 40, "episodes": 2, "headless": True, "out": out}
-    assert run(ArenaConfig(drivers=TWO, **more)) == 0
+    assert run(ArenaConfig(drivers=TWO, **more))[0] == 0
     said = capsys.readouterr().out
     assert "track 4000000" in said and "difference of the return to Straight" in said
     found = json.loads((out / "arena.json").read_text())
