@@ -476,7 +476,8 @@ def recorders(
         if config.road.camera_mount is not None:
             # Whoever learns from it has to know whether to turn the pictures.
             recorder.meta = {"camera_mount": config.road.camera_mount}
-        stack.push(lambda *_, what=what, recorder=recorder: print(kept(what, recorder, seed), end="", flush=True))
+        text = partial(recording_text, what, recorder, seed)
+        stack.push(lambda *_, text=text: print(text(), end="", flush=True))
         stack.enter_context(recorder)
     return [recorder if teacher is None or what == "drives" else teacher.around(recorder) for what, recorder in pairs]
 
@@ -498,7 +499,7 @@ def realtime_recorders(
     return listeners
 
 
-def kept(what: str, recorder: EpisodeRecorder, seed: int | None = None) -> str:
+def recording_text(what: str, recorder: EpisodeRecorder, seed: int | None = None) -> str:
     """What is in a recording now; nothing where nothing was added. ``seed``: the first track, where tracks have one."""
     if not recorder.kept:
         return ""
@@ -514,7 +515,7 @@ def kept(what: str, recorder: EpisodeRecorder, seed: int | None = None) -> str:
 def sentence(result: EpisodeResult, metrics: dict[str, float]) -> str:
     """One line about an episode."""
     agreed = "" if result.expert_agreement is None else f", as the expert in {result.expert_agreement:.0%} of decisions"
-    what = f"{result.progress:.1%} of the {'tiles' if 'tiles_visited' in metrics else 'lap'}"
+    what = f"{result.progress:.1%} of the lap"
     more = f", {metrics['offset_mean_m']:.2f} m from the middle on average" if "offset_mean_m" in metrics else ""
     line = (
         f"track {result.seed}: return {result.episode_return:.1f}, {what} in {result.simulated_s:.1f} s{agreed}{more}, "

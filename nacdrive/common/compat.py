@@ -38,6 +38,15 @@ def evaluation(stored: Mapping[str, Any], rule: str, disturbance: Mapping[str, A
     return {"rule": rule, **stored, **whole}
 
 
+ROW_NAMES = {"progress": "tiles_visited", "wheels_off": "grass_share"}
+"""What rows of driven episodes call them today and in version 0.1; both are written, for readers of those."""
+
+
+def row(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of a driven episode: those of version 0.1 have the old names alone."""
+    return {name: stored[old] for name, old in ROW_NAMES.items() if old in stored} | dict(stored)
+
+
 def evaluated_environment(metrics: Mapping[str, Any]) -> str:
     """Title of what was driven for ``metrics.json``: where that is not said, CarRacing."""
     return str(metrics.get("env", "CarRacing-v3"))

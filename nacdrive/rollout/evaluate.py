@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nacdrive.common.compat import evaluation
+from nacdrive.common import compat
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import atomic_path, write_json
 from nacdrive.common.foreign_json import read_object
@@ -29,7 +29,7 @@ from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.start import LAP_RULES
 from nacdrive.rollout.drive import Drive, LoadedDrive
 from nacdrive.rollout.recorder import EpisodeBuffer, expert_action
-from nacdrive.rollout.results import OLD_NAMES, EpisodeMetrics, ResultsFile, Row, drive_name, own_metrics, row_of, slug
+from nacdrive.rollout.results import EpisodeMetrics, ResultsFile, Row, drive_name, own_metrics, row_of, slug
 from nacdrive.rollout.rollout import Probes
 from nacdrive.viz.report import write_report
 from nacdrive.viz.video import video
@@ -219,7 +219,7 @@ def numbers(rows: Sequence[Row], expert_rows: Sequence[Row]) -> dict[str, Any]:
         "safety_stops": sum(row["failure"] is not None for row in rows),
         "late_decisions": sum(row["late_decisions"] for row in rows),
         "decisions": sum(row["decisions"] for row in rows),
-        **{name: float(np.mean([row[name] for row in rows])) for pair in OLD_NAMES.items() for name in pair},
+        **{name: float(np.mean([row[name] for row in rows])) for pair in compat.ROW_NAMES.items() for name in pair},
         "mean_speed_mps": float(np.mean([row["mean_speed_mps"] for row in rows])),
         "decision_ms_median": float(np.median([row["decision_ms_median"] for row in rows])),
         "decision_ms_p99": float(np.max([row["decision_ms_p99"] for row in rows])),
@@ -356,7 +356,7 @@ def identify(drive: Drive) -> dict[str, Any]:
 def claim(path: Path, identity: Mapping[str, Any]) -> None:
     """Write down in ``path`` what its folder is a result of; refuse to mix two."""
     if path.exists():
-        before = evaluation(read_object(path), LAP_RULES[0], plain(CameraNoise()))
+        before = compat.evaluation(read_object(path), LAP_RULES[0], plain(CameraNoise()))
         for key, now in identity.items():
             was = before.get(key, now)
             if key != "file" and was != now:

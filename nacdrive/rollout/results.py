@@ -12,6 +12,7 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
+from nacdrive.common import compat
 from nacdrive.common.files import open_log, read_json, write_text
 from nacdrive.common.paths import shipped
 from nacdrive.drivers import SHIPPED
@@ -116,8 +117,6 @@ class EpisodeMetrics:
 
 
 Row = dict[str, Any]
-OLD_NAMES = {"progress": "tiles_visited", "wheels_off": "grass_share"}
-"""What results of version 0.1 call them; written beside the present names for readers of those."""
 CURVE_EVERY = 5
 """Decisions between two points of a row's curve of returns, ..."""
 MOST_POINTS = 400
@@ -138,18 +137,18 @@ def row_of(result: EpisodeResult, driven: EpisodeMetrics, metrics: Mapping[str, 
     """One episode as plain JSON: its result, the environment's own ``metrics`` where they say more, its curve."""
     numbers = {k: round(v, 6) if isinstance(v, float) else v for k, v in dataclasses.asdict(result).items()}
     row = {**numbers, "ending": driven.ending, "actions": driven.actions, "curve": driven.points}
-    row |= {old: row[name] for name, old in OLD_NAMES.items()} | ({"track": track} if track else {})
+    row |= {old: row[name] for name, old in compat.ROW_NAMES.items()} | ({"track": track} if track else {})
     return {**row, **{k: v for k, v in metrics.items() if k not in row}}
 
 
 def own_metrics(row: Row) -> list[str]:
     """Names of the environment's own numbers in a row of ``row_of``."""
-    common = {field.name for field in dataclasses.fields(EpisodeResult)} | {*OLD_NAMES.values()}
+    common = {field.name for field in dataclasses.fields(EpisodeResult)} | {*compat.ROW_NAMES.values()}
     return [name for name in row if name not in common | {"ending", "actions", "curve", "track"}]
 
 
 KINDS: dict[str, Any] = {
-    **dict.fromkeys(OLD_NAMES.values(), float),
+    **dict.fromkeys(compat.ROW_NAMES.values(), float),
     **get_type_hints(EpisodeResult),
     **{"ending": str, "actions": list, "curve": list},
 }
@@ -188,9 +187,7 @@ class ResultsFile:
             text = path.read_text(encoding="utf-8", errors="replace")
             for line in text.splitlines():
                 try:
-                    stored = json.loads(line)
-                    # Rows of version 0.1 have the old names alone.
-                    row = {name: stored[old] for name, old in OLD_NAMES.items() if old in stored} | stored
+                    row = compat.row(json.loads(line))
                     if is_whole_row(row, kinds, optional):
                         self.rows[row["seed"]] = row
                 except (ValueError, KeyError, TypeError, RecursionError):

@@ -52,6 +52,13 @@ def test_an_evaluation_without_a_rule_or_a_disturbance_of_today_was_the_usual_on
     assert compat.evaluation({"rule": "other"}, LAP_RULES[0], usual) == {"rule": "other"}
 
 
+def test_a_row_with_the_old_names_alone_gets_the_present_ones() -> None:
+    row = compat.row({"seed": 1, "tiles_visited": 0.5, "grass_share": 0.25})
+    assert row == {"seed": 1, "tiles_visited": 0.5, "grass_share": 0.25, "progress": 0.5, "wheels_off": 0.25}
+    today = {"seed": 1, "progress": 0.5, "wheels_off": 0.25}
+    assert compat.row(today) == today
+
+
 def test_metrics_without_an_environment_are_of_carracing() -> None:
     assert compat.evaluated_environment({}) == "CarRacing-v3"
     assert compat.evaluated_environment({"env": "Udacity simulator"}) == "Udacity simulator"

@@ -20,6 +20,7 @@ import pytest
 from nacdrive.cli.eval import on_tracks, write_laps
 from nacdrive.cli.eval import run as evaluate_verb
 from nacdrive.cli.replay import ReplayConfig, open_run
+from nacdrive.common import compat
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import result_folder
 from nacdrive.common.paths import find_model
@@ -33,7 +34,6 @@ from nacdrive.rollout.eval_config import EvalConfig
 from nacdrive.rollout.evaluate import EvalJob, RolloutWorker, claim, drive_jobs, evaluate, track_numbers
 from nacdrive.rollout.results import (
     MOST_POINTS,
-    OLD_NAMES,
     EpisodeMetrics,
     EpisodeResult,
     ResultsFile,
@@ -388,7 +388,7 @@ def test_a_flawless_drive_has_all_its_laps_and_no_wheel_off_the_road() -> None:
 
 def test_rows_of_version_0_1_are_read_with_the_present_names(tmp_path: Path) -> None:
     path = tmp_path / "episodes.jsonl"
-    old = {name: value for name, value in whole_row(1).items() if name not in OLD_NAMES}
+    old = {name: value for name, value in whole_row(1).items() if name not in compat.ROW_NAMES}
     path.write_text(json.dumps(old) + "\n")
     row = ResultsFile(path).rows[1]
     assert (row["progress"], row["wheels_off"]) == (row["tiles_visited"], row["grass_share"]) == (0.5, 0.25)

@@ -21,7 +21,7 @@ def merit(row: Row) -> tuple[float, float, float]:
     """
     finished = bool(row["finished_lap"]) and row["failure"] is None
     interventions = float(row.get("interventions", 0))
-    return (0.0, interventions, row["simulated_s"]) if finished else (1.0, 0.0, -row["tiles_visited"])
+    return (0.0, interventions, row["simulated_s"]) if finished else (1.0, 0.0, -row["progress"])
 
 
 def ranking(rows: Mapping[str, Row]) -> list[dict[str, Any]]:
@@ -38,9 +38,9 @@ def ranking(rows: Mapping[str, Row]) -> list[dict[str, Any]]:
                 "ending": row["failure"] or row["ending"],
                 "finished": bool(row["finished_lap"]),
                 "time_s": row["simulated_s"],
-                "progress": row["tiles_visited"],
+                "progress": row["progress"],
                 "episode_return": row["episode_return"],
-                "off_road": row["grass_share"],
+                "off_road": row["wheels_off"],
                 "interventions": row.get("interventions"),
                 "late_decisions": row["late_decisions"],
             }
@@ -66,7 +66,7 @@ def totals(tracks: Sequence[Mapping[str, Row]]) -> list[dict[str, Any]]:
             "wins": sum(place[name] == 1 for place in places),
             "finished": sum(bool(rows[name]["finished_lap"]) for rows in tracks),
             "return": summary(returns[name]),
-            "off_road": sum(rows[name]["grass_share"] for rows in tracks) / len(tracks),
+            "off_road": sum(rows[name]["wheels_off"] for rows in tracks) / len(tracks),
             "difference": None if name == names[0] else paired_difference(returns[name], returns[names[0]]),
         }
         for name in names

@@ -68,7 +68,7 @@ def test_who_decides_slowly_drives_the_same_and_nobody_is_far_ahead(arena: Arena
         assert abs(at[0] - at[1]) <= LEAD_S + 2 * 0.08 + 1e-9 or tick.done or at[1 - index] > 1
     quick, slow = rows["quick"], rows["slow"]
     alone = arena.drive(0, 3, together=False)["quick"]
-    for same in ("episode_return", "simulated_s", "tiles_visited", "decisions"):
+    for same in ("episode_return", "simulated_s", "progress", "decisions"):
         assert quick[same] == slow[same] == alone[same]
     stations = [tick.info["station_m"] for index, tick in audience.ticks if index == 0]
     assert stations[0] == 0 and np.all(np.diff(stations[5:]) > 0)
@@ -235,19 +235,19 @@ def test_a_station_grows_over_laps_and_falls_on_the_way_back() -> None:
 
 
 def row(**more: Any) -> dict[str, Any]:
-    usual = {"finished_lap": True, "failure": None, "simulated_s": 18.0, "tiles_visited": 1.0, "episode_return": 900.0}
-    return {**usual, "grass_share": 0.0, "late_decisions": 0, "ending": "lap finished", **more}
+    usual = {"finished_lap": True, "failure": None, "simulated_s": 18.0, "progress": 1.0, "episode_return": 900.0}
+    return {**usual, "wheels_off": 0.0, "late_decisions": 0, "ending": "lap finished", **more}
 
 
 def test_a_finished_lap_stands_before_any_other_and_interventions_before_time() -> None:
     rows = {
-        "lost": row(finished_lap=False, tiles_visited=0.4, ending="left the field"),
-        "further": row(finished_lap=False, tiles_visited=0.7, ending="time is up"),
+        "lost": row(finished_lap=False, progress=0.4, ending="left the field"),
+        "further": row(finished_lap=False, progress=0.7, ending="time is up"),
         "helped": row(simulated_s=15.0, interventions=2),
         "slow": row(simulated_s=19.0),
         "quick": row(simulated_s=17.0),
         "as quick": row(simulated_s=17.0),
-        "stopped": row(failure="not finite", tiles_visited=0.9),
+        "stopped": row(failure="not finite", progress=0.9),
     }
     ranked = ranking(rows)
     assert [(entry["rank"], entry["name"]) for entry in ranked] == [
@@ -278,8 +278,8 @@ def test_totals_are_paired_by_track_and_say_when_nothing_is_shown() -> None:
 
 def test_a_ranking_is_a_table_of_seconds_shares_and_endings() -> None:
     rows = {
-        "nac": row(simulated_s=17.04, episode_return=912.54, grass_share=0.006, interventions=1),
-        "ppo": row(finished_lap=False, tiles_visited=0.4, failure="not finite", late_decisions=3),
+        "nac": row(simulated_s=17.04, episode_return=912.54, wheels_off=0.006, interventions=1),
+        "ppo": row(finished_lap=False, progress=0.4, failure="not finite", late_decisions=3),
     }
     best, last = ranking(rows)
     assert last == {
@@ -306,8 +306,8 @@ def test_a_lap_that_a_safety_stop_ended_is_no_finished_one_and_fewer_interventio
 
 def test_of_several_tracks_the_best_the_finished_and_the_grass_are_counted() -> None:
     tracks = [
-        {"a": row(grass_share=0.1), "b": row(simulated_s=17.0, grass_share=0.2)},
-        {"a": row(grass_share=0.2), "b": row(finished_lap=False, grass_share=0.4)},
+        {"a": row(wheels_off=0.1), "b": row(simulated_s=17.0, wheels_off=0.2)},
+        {"a": row(wheels_off=0.2), "b": row(finished_lap=False, wheels_off=0.4)},
         {"a": row(), "b": row()},
     ]
     a, b = totals(tracks)
