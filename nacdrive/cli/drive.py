@@ -183,18 +183,9 @@ def load(config: DriveConfig) -> LoadedDrive:
     from nacdrive.rollout.drive import Drive, LoadedDrive, usual_expert
 
     spec = config.spec
-    drive = Drive(
-        config.env,
-        find_model(config.model, spec.task) if config.driver is None else None,
-        config.driver,
-        options=config.options(laps=1.0),
-        camera=config.disturbance,
-        speed_mph=spec.speed_mph if config.speed is None else config.speed,
-        device=config.device,
-        track=config.track,
-        steering_noise=config.steering_noise or 0.0,
-        pace_s=config.pace,
-    )
+    model = find_model(config.model, spec.task) if config.driver is None else None
+    own = {"track": config.track, "steering_noise": config.steering_noise or 0.0, "pace_s": config.pace}
+    drive = Drive.of(config, model, {"laps": 1.0}, **own)
     loaded = drive.load()
     expert = config.expert
     if expert is None:

@@ -79,6 +79,16 @@ class Drive:
     around: tuple[str, ...] = ()
     """Wrappers of one's own around the driver, ``module:MyWrapper``, the innermost first; each is called with it."""
 
+    @classmethod
+    def of(cls, config: Any, model: Path | None, usual: Mapping[str, Any], **more: Any) -> Drive:
+        """What a verb's ``config`` of ``World``, ``Driving`` and ``CameraOptions`` describes.
+
+        ``usual``: options of the environment where they are not given; ``more``: fields that the verb decides itself.
+        """
+        speed_mph = config.speed or config.spec.speed_mph
+        given = {"options": config.options(**usual), "camera": config.disturbance, "device": config.device}
+        return cls(config.env, model, config.driver, speed_mph=speed_mph, **given, **more)
+
     @property
     def env_spec(self) -> EnvSpec:
         return env_spec(self.env)

@@ -89,13 +89,4 @@ class EvalConfig(
         usual: dict[str, Any] = {} if env.drivers_pace else {"repeat": env.repeat}
         usual |= {"laps": 1.0} if is_random(self.track) else {}
         expert = env.expert if self.expert is None else self.expert
-        return Drive(
-            env=self.env,
-            model=model,
-            driver=self.driver,
-            expert=None if expert in (NOBODY, self.driver) else expert,
-            options=self.options(**USUAL | usual),
-            camera=self.disturbance,
-            speed_mph=self.speed or env.speed_mph,
-            device=self.device,
-        )
+        return Drive.of(self, model, USUAL | usual, expert=None if expert in (NOBODY, self.driver) else expert)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from nacdrive.drivers.steering_noise import SteeringNoise
 from nacdrive.envs.camera_noise import CameraNoise, NoisyCamera
 from nacdrive.envs.udacity_track import make_udacity_track
 from nacdrive.extras.arena.contestant import Contestant
+from nacdrive.extras.hunt.config import HuntConfig
 from nacdrive.models import save_policy
 from nacdrive.rollout.drive import Drive, LoadedDrive
 from nacdrive.rollout.eval_config import EvalConfig
@@ -112,6 +114,23 @@ def test_the_same_driver_has_the_same_speed_in_every_verb(
         "arena": Contestant("a", Drive("udacity-track", driver=driver, speed_mph=20.0)).load(),
     }
     assert {verb: kept_mph(one.wrap(env)) for verb, one in loaded.items()} == dict.fromkeys(loaded, mph)
+
+
+@pytest.mark.parametrize("speed", [None, 12.0])
+def test_the_same_options_describe_the_same_drive_in_every_verb(speed: float | None, tmp_path: Path) -> None:
+    save_policy(udacity_policy(), model := tmp_path / "p.pt")
+    same: dict[str, Any] = {"env": "udacity-track", "model": str(model), "speed": speed, "laps": 2.0, "track": "lake"}
+    same |= {"expert": "geometric", "disturbance": CameraNoise(noise=0.1), "max_frames": 50}
+    drives = [
+        EvalConfig(**same).driven(model),
+        HuntConfig(**same).driven(model),
+        drive_verb.load(drive_verb.DriveConfig(**same, headless=True)).drive,
+    ]
+    # Evaluations name their tracks themselves.
+    drives[0] = replace(drives[0], track="lake")
+    options = [{name: one.options[name] for name in ("laps", "max_frames")} for one in drives]
+    assert options == [{"laps": 2.0, "max_frames": 50}] * 3
+    assert len({str(replace(one, options={})) for one in drives}) == 1 and drives[0].speed_mph == (speed or 20.0)
 
 
 def test_an_open_drive_yields_ticks_and_closes_its_environment() -> None:

@@ -129,9 +129,9 @@ class ArenaConfig(
         from nacdrive.extras.arena.contestant import Contestant
 
         spec = self.spec
-        speed = self.speed if self.speed is not None else spec.speed_mph
         usual = {"laps": 1.0} | ({"max_frames": spec.person_frames} if self.person else {})
-        drive = Drive(spec.name, options=self.options(**usual), speed_mph=speed, device=self.device)
+        pace = {"speed_mph": self.speed or spec.speed_mph, "device": self.device}
+        drive = Drive(spec.name, options=self.options(**usual), **pace)
         drives = [replace(drive, model=find_model(name, spec.task)) for name in self.models]
         drives += [replace(drive, driver=name) for name in self.drivers]
         field = [Contestant("", one, self.top_speed, self.head_start) for one in drives]

@@ -72,9 +72,4 @@ class HuntConfig(
         return self.out or Path("runs") / in_path(f"hunt-{self.spec.source}-{who}")
 
     def driven(self, model: Path | None) -> Drive:
-        spec = self.spec
-        return Drive(
-            env=self.env, model=model, driver=self.driver, expert=self.expert or spec.expert,
-            options=self.options(laps=1.0), camera=self.disturbance, speed_mph=self.speed or spec.speed_mph,
-            device=self.device, track=self.track,
-        )  # fmt: skip
+        return Drive.of(self, model, {"laps": 1.0}, expert=self.expert or self.spec.expert, track=self.track)
