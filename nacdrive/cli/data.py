@@ -63,7 +63,7 @@ def list_(config: ListConfig) -> list[dict[str, Any]]:
     return rows
 
 
-def fetch(config: FetchConfig) -> int:
+def fetch(config: FetchConfig) -> None:
     """Fetch one data set after another."""
     from rich.progress import DownloadColumn
 
@@ -79,7 +79,6 @@ def fetch(config: FetchConfig) -> int:
         with progress_bar(DownloadColumn()) as progress:
             paths = downloads.fetch(data_set, folder, bar=partial(FileBar, progress))
         print(f"{folder}: {len(paths)} file{'s' * (len(paths) != 1)} of {data_set.name}, as published")
-    return 0
 
 
 class FileBar:

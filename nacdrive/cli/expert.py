@@ -61,7 +61,7 @@ class ExportConfig(RepeatOption, Target, defaults={"out": Path("ppo.pt")}):
     """Another's agent sees grey frames although their number divides by three."""
 
 
-def run_train(config: ExpertTrainConfig) -> int:
+def run_train(config: ExpertTrainConfig) -> None:
     """Train, with a line of progress."""
     from nacdrive.common.progress import progress_bar, resumable
     from nacdrive.models.files import check_device
@@ -80,10 +80,9 @@ def run_train(config: ExpertTrainConfig) -> int:
         best = train(settings, out, resume=config.resume, overwrite=config.overwrite, ray=config.ray, show=show)
     print(f"best policy: {best}\nSB3 model:   {best.with_suffix('.zip')}")
     print(f"next: nacdrive expert eval --expert {best} --episodes 100")
-    return 0
 
 
-def run_imitate(config: ExpertImitateConfig) -> int:
+def run_imitate(config: ExpertImitateConfig) -> None:
     """Teach, with a line for each round."""
     from nacdrive.common.progress import progress_console, resumable
     from nacdrive.rl.imitate import imitate
@@ -94,7 +93,6 @@ def run_imitate(config: ExpertImitateConfig) -> int:
     with resumable(lambda: f"whole rounds are kept in {out}"):
         best = imitate(settings, out, **again, show=lambda progress: console.print(round_text(progress)))
     print(f"best agent: {best}\nnext: nacdrive expert eval --expert {best} --episodes 100")
-    return 0
 
 
 def round_text(progress: RoundProgress) -> str:

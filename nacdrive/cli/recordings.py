@@ -122,17 +122,16 @@ def check(config: CheckConfig) -> tuple[int, CheckResult]:
     return 1, result
 
 
-def merge(config: MergeConfig) -> int:
+def merge(config: MergeConfig) -> None:
     """Merge and say how many episodes came together."""
     from nacdrive.datasets.recording import merge_recordings
 
     episodes, duplicates = merge_recordings(config.data, config.out, overwrite=config.overwrite)
     twice = f" ({duplicates} found in more than one recording are kept once)" if duplicates else ""
     print(f"{config.out}: {episodes} episodes{twice}")
-    return 0
 
 
-def import_(config: ImportConfig) -> int:
+def import_(config: ImportConfig) -> None:
     """Import and say how much it was."""
     # What bears no mark is read as udacity, whose reader says what it misses.
     marked = (name for name, (mark, *_) in IMPORTS.items() if (config.data / mark).is_file())
@@ -147,10 +146,9 @@ def import_(config: ImportConfig) -> int:
         convert = getattr(import_module(f"nacdrive.{module}"), function)
         result = convert(config.data, config.out, overwrite=config.overwrite, progress=count, **options)
     print(f"{config.out}: {result.episodes} drives, {result.frames} frames from {config.data}")
-    return 0
 
 
-def export(config: ExportConfig) -> int:
+def export(config: ExportConfig) -> None:
     """Export and say how much it was."""
     with counter("exporting") as count:
         how: dict[str, Any] = {"overwrite": config.overwrite, "progress": count}
@@ -184,17 +182,15 @@ def export(config: ExportConfig) -> int:
             result = export_log(config.data, config.out, **how)
             what = f"driving_log.csv with {result.frames} rows of {result.episodes} drives, images in IMG"
     print(f"{config.out}: {what}")
-    return 0
 
 
-def card(config: CardConfig) -> int:
+def card(config: CardConfig) -> None:
     """Write the card and say what it says of the licence."""
     from nacdrive.extras.exchange.card import write_card
 
     path, license = write_card(config.data, license=config.license, overwrite=config.overwrite)
     named = f"licence {license}" if license else "no licence: nobody else may use the recording (--license names one)"
     print(f"{path}: {named}")
-    return 0
 
 
 @contextmanager

@@ -36,7 +36,7 @@ class ReplayConfig(
             raise UserError("name a recording to replay, such as recordings/carracing-sample.")
 
 
-def run(config: ReplayConfig) -> int:
+def run(config: ReplayConfig) -> None:
     """Serve the page until Ctrl-C, or write the video."""
     from nacdrive.cli.share import playground_of
     from nacdrive.common.files import refuse_existing
@@ -59,7 +59,7 @@ def run(config: ReplayConfig) -> int:
             raise UserError(f"--episode is {config.episode}: this recording has episodes 0 to {len(first.labels) - 1}.")
         film(first.load(config.episode), config.video, first.name, first.caption(config.episode), first.choices)
         print(f"video: {config.video}")
-        return 0
+        return
     cache = EpisodeCache(runs)
     cards: list[Card] = []
     if sources:  # of a model, which needs torch
@@ -69,7 +69,6 @@ def run(config: ReplayConfig) -> int:
         cards = [WhatIfCard.of_recordings(cache, sources), LapCard(laps, playground_of)]
     with ReplayServer(cache, config.host, config.page_port, cards=cards) as server:
         server.stay(f"watch at {server.url}  (Ctrl-C ends it)")
-    return 0
 
 
 def parts_of(folder: Path) -> list[Path]:

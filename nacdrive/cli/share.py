@@ -23,7 +23,7 @@ class ShareConfig(RecordingOption, ModelIfGiven, EpisodeOption, TimeLimit, Targe
     positional = ("data", "model")
 
 
-def run(config: ShareConfig) -> int:
+def run(config: ShareConfig) -> None:
     """Write the page and say how large it is."""
     from nacdrive.common.files import refuse_existing
     from nacdrive.extras.export.html import export_html, load_lap
@@ -39,7 +39,6 @@ def run(config: ShareConfig) -> int:
     span = float(episode.t_s[-1] - episode.t_s[0])
     part = f"the first {seconds:g} s of {span:.1f} s" if span > seconds else f"{span:.1f} s"
     print(f"{page}: {part} driven by {episode.driver}, with {model.name}; {page.stat().st_size / 1e6:.1f} MB")
-    return 0
 
 
 def playground_of(source: str) -> Callable[[Path], str] | None:
