@@ -1,1 +1,1 @@
-"""Pictures of Ticks and rows: films, reports, maps, curves, where a policy looks."""
+"""Pictures of Ticks and rows: films, reports, maps, looks. Below ``rollout/``, whose evaluations film and report."""
