@@ -12,21 +12,29 @@ _nacdrive() {{
 {cases}
   esac
   COMPREPLY=($(compgen -W "$known" -- "$current"))
-  [[ "$current" == -* || ${{#COMPREPLY[@]}} -gt 0 ]] || COMPREPLY=($(compgen -f -- "$current"))
+  [[ "$current" != -* && ( -z "$known" || "$known" == -* ) ]] && COMPREPLY=($(compgen -f -- "$current"))
+  return 0
 }}
 complete -o filenames -F _nacdrive nacdrive
 """
+EVERY = {"-q", "--quiet", "--json", "--trust", "-h", "--help"}
 ZSH = "autoload -U +X bashcompinit && bashcompinit\n"
 
 
 def script(shell: str, verbs: Iterable[tuple[str, Any]], names: Iterable[str]) -> str:
     """The script for ``shell``, from (verb or verb and sub-verb, config class) and the names of all verbs."""
-    from nacdrive.cli.words import options
+    from nacdrive.cli.words import SYNONYMS, options, plain_type
+    from nacdrive.common.options import choices_of
 
-    cases = [f'    "") known="{" ".join(names)}" ;;']
+    cases = [f'    ""|"help") known="{" ".join(names)}" ;;']
     first: dict[str, list[str]] = {}
     for verb, config_class in verbs:
-        cases.append(f'    "{verb}"|"{verb} "*) known="{" ".join(sorted(set(options(config_class))))}" ;;')
+        known = options(config_class)
+        for name, kind in known.items():
+            if choices := " ".join(map(str, filter(None, choices_of(plain_type(kind))))):
+                cases.append(f'    "{verb} "*"{name}"|"{verb} {name}") known="{choices}" ;;')
+        words = EVERY.union(known, (one for one, own in SYNONYMS.items() if own in known))
+        cases.append(f'    "{verb}"|"{verb} "*) known="{" ".join(sorted(words))}" ;;')
         if " " in verb:
             first.setdefault(verb.split()[0], []).append(verb.split()[1])
     cases += [f'    "{verb}") known="{" ".join(subs)}" ;;' for verb, subs in first.items()]

@@ -22,11 +22,16 @@ def print_help(config_class: Any, program: str) -> None:
     from rich.panel import Panel
     from rich.table import Table
 
+    from nacdrive.cli.main import RESULTS
+
     console = Console(highlight=False)
     loose = "".join(f" [{name.upper()}]" for name in getattr(config_class, "positional", ()))
     console.print(escape(f"usage: {program}{loose} [options]"))
     console.print(escape(f"\n{' '.join((config_class.__doc__ or '').split())}\n"))
-    every = [("--trust MODULE", "Somebody's own code that files may name."), ("-h, --help", "Print this.")]
+    every = [("--trust MODULE", "Somebody's own code that files may name.")]
+    every += [("-q, --quiet", "No progress, only results and errors."), ("-h, --help", "Print this.")]
+    if program.removeprefix("nacdrive ") in RESULTS:
+        every.append(("--json", "Print the result alone, as JSON."))
     panels: dict[str, Table] = {}
     for title, words, text in [
         *(("Of every verb", *row) for row in every),
@@ -50,7 +55,9 @@ def rows(config_class: Any, known: set[str], verb: Any) -> Iterator[tuple[str, s
                 yield from rows(plain_type(kind), known, verb)
             continue
         owner = next(base for base in config_class.__mro__ if field.name in texts(base))
-        title = "This verb's own" if owner is verb else (owner.__doc__ or "").partition("\n")[0].rstrip(".")
+        title = (owner.__doc__ or "").partition("\n")[0].rstrip(".")
+        # What comes of another verb's config, whose text is a whole sentence, is the verb's own too.
+        title = "This verb's own" if owner is verb or len(title) > 50 else title
         name = flag(field.name)
         others = [one for one, own in SYNONYMS.items() if own == name and one not in known and one not in FORMER]
         words = ", ".join([name, *others, *(["--no-" + name[2:]] if plain_type(kind) is bool else [])])

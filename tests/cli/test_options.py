@@ -236,6 +236,43 @@ def test_a_shell_completes_verbs_and_options(shell: str) -> None:
         subprocess.run([shell, "-n"], input=script, text=True, check=True)
 
 
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+@pytest.mark.parametrize(
+    ("line", "words", "others"),
+    [
+        ("eval --", {"--sim", "--env", "--json", "--quiet", "--trust"}, {"a.pt"}),
+        ("eval -", {"-q"}, set()),
+        ("eval --seed 3 --renderer ", {"fast", "official"}, {"a.pt", "--seed"}),
+        ("hunt --areas ", {"roads", "traffic"}, {"a.pt"}),
+        ("help ", {"drive", "eval"}, {"--env"}),
+        ("drive ", {"a.pt"}, {"--env"}),
+        ("expert ", {"train", "imitate"}, {"a.pt"}),
+    ],
+)
+def test_bash_offers(line: str, words: set[str], others: set[str], tmp_path: Path) -> None:
+    (tmp_path / "a.pt").touch()
+    *typed, current = line.split(" ")
+    asked = " ".join(f'"{word}"' for word in ["nacdrive", *typed, current])
+    ask = f"COMP_WORDS=({asked}); COMP_CWORD={len(typed) + 1}; _nacdrive; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    done = subprocess.run(
+        ["bash"], input=f"{completion('bash')}\n{ask}\n", cwd=tmp_path, text=True, check=True, capture_output=True
+    )
+    offered = set(done.stdout.split())
+    assert words <= offered and not others & offered
+
+
+def test_help_names_what_every_verb_takes_and_json_where_there_is_a_result(capsys: pytest.CaptureFixture[str]) -> None:
+    print_help(EvalConfig, "nacdrive eval")
+    assert "--json" in (out := capsys.readouterr().out) and "-q, --quiet" in out
+    print_help(DriveConfig, "nacdrive drive")
+    assert "--json" not in capsys.readouterr().out
+
+
+def test_titles_of_panels_are_short() -> None:
+    titles = {title for config in entries().values() for title, _, _ in rows(config, set(), config)}
+    assert max(map(len, titles)) < 50
+
+
 def test_a_shipped_model_has_one_name_in_every_verb_and_in_python() -> None:
     path = find_model("carracing/nac_steady")
     assert path == find_model("nac_steady.pt") == find_model("nac-steady", "carracing") == find_model(path)
