@@ -24,7 +24,9 @@ from nacdrive.common.options import Options, type_hints
 from nacdrive.common.paths import find_model
 from nacdrive.envs.registry import ENVIRONMENTS, env_spec
 from nacdrive.extras.arena.verb import ArenaConfig
+from nacdrive.extras.hunt.config import HuntConfig
 from nacdrive.models import load_policy
+from nacdrive.rl.config import ExpertTrainConfig
 from nacdrive.rollout.eval_config import EvalConfig
 from nacdrive.rollout.record_config import RecordConfig
 from nacdrive.rollout.train_config import TrainConfig
@@ -32,6 +34,7 @@ from nacdrive.rollout.train_config import TrainConfig
 PACKAGE = Path(__file__).resolve().parents[2] / "nacdrive"
 VERBS: dict[str, Any] = {
     "drive": DriveConfig, "eval": EvalConfig, "record": RecordConfig, "arena": ArenaConfig, "expert eval": ExpertEval,
+    "hunt": HuntConfig, "train": TrainConfig, "expert train": ExpertTrainConfig,
 }  # fmt: skip
 ENVS = [*ENVIRONMENTS.names(), "gym:CarRacing-v3"]
 GIVEN: dict[str, Any] = {
@@ -80,6 +83,10 @@ def test_an_option_is_honoured_or_refused(verb: str, option: str, env: str) -> N
     somebody = {"driver": "my_module:MyDriver"} if spec.expert is None else {}
     if verb == "expert eval":
         somebody = {"expert": "my_module:MyExpert"}
+    if verb == "hunt":
+        somebody = {"expert": "my_module:MyExpert"} | ({"train": True} if option == "data" else {})
+    if verb in ("train", "expert train") and (env.startswith("gym:") or env_spec(env).realtime):
+        pytest.skip("refuses that environment itself")
     if verb == "arena":
         somebody = {"models": ("one.pt", "two.pt")}
         if env_spec(env).realtime:
@@ -87,7 +94,9 @@ def test_an_option_is_honoured_or_refused(verb: str, option: str, env: str) -> N
     config = VERBS[verb]
     if verb == "drive" and option == "data":
         somebody["teach"] = True
-    if spec.honours(option) or option in getattr(config, "unchecked", ()):
+    # What is learnt from are recordings, wherever they were made.
+    unchecked = (*getattr(config, "unchecked", ()), *(["data"] if verb == "train" else []))
+    if spec.honours(option) or option in unchecked:
         assert getattr(config(env=env, **somebody, **{option: GIVEN[option]}), option) == GIVEN[option]
     else:
         flag = option.replace("_", "-")
@@ -109,7 +118,7 @@ def test_the_same_words_disturb_the_camera_in_every_verb(verb: str) -> None:
     assert (noise.noise, noise.blackout, noise.delay_steps, noise.brightness) == (0.1, 0.2, 3, 0.5)
 
 
-WITH_OPTIONS = [*VERBS.values(), TrainConfig]
+WITH_OPTIONS = [config for config in VERBS.values() if config is not ExpertTrainConfig]
 
 
 @cache
