@@ -22,6 +22,8 @@ from nacdrive.drivers.options import CameraOptions, SpeedOption, check_expert
 from nacdrive.envs.registry import env_spec
 from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.envs.world import World
+from nacdrive.extras.arena.arena import Arena, Audience
+from nacdrive.extras.arena.contestant import Contestant
 from nacdrive.extras.arena.standings import ARENA, ranking, totals, totals_table, track_table
 from nacdrive.rollout.drive import Drive
 from nacdrive.rollout.results import ResultsFile, Row
@@ -29,10 +31,7 @@ from nacdrive.rollout.results import ResultsFile, Row
 if TYPE_CHECKING:
     from nacdrive.datasets.recording import Recording
     from nacdrive.drivers.tick import Tick
-    from nacdrive.envs.camera_noise import CameraNoise
-    from nacdrive.extras.arena.arena import Arena, Audience
     from nacdrive.extras.arena.card import ArenaCard
-    from nacdrive.extras.arena.contestant import Contestant
     from nacdrive.rollout.recorder import EpisodeRecorder
     from nacdrive.web import LiveServer
 
@@ -126,8 +125,6 @@ class ArenaConfig(
 
     def contestants(self) -> list[Contestant]:
         """All of them."""
-        from nacdrive.extras.arena.contestant import Contestant
-
         spec = self.spec
         usual = {"laps": 1.0} | ({"max_frames": spec.person_frames} if self.person else {})
         pace = {"speed_mph": self.speed or spec.speed_mph, "device": self.device}
@@ -184,8 +181,6 @@ def run(config: ArenaConfig) -> tuple[int, list[dict[str, Row]]]:
 
 def arena(config: ArenaConfig) -> list[dict[str, Row]]:
     """Drive the tracks of ``config``; what came of each, by contestant."""
-    from nacdrive.extras.arena.arena import Arena
-
     control = HumanControl(config.person, PERSON_SILENCE_S) if config.allow_control else None
     with ExitStack() as stack:
         track = Arena(config.contestants(), control, config.disturbance)
@@ -254,10 +249,11 @@ def drive_tracks(config: ArenaConfig, track: Arena, card: ArenaCard | None, kept
         print(totals_table(totals(kept.tracks)), flush=True)
 
 
-class Kept:
+class Kept(Audience):
     """Writes down what is driven: a recording and the rows of each contestant, and ``arena.json`` over all.
 
-    A context manager for its recorders is ``stack``: what is under way when it ends is kept too.
+    A context manager for its recorders is ``stack``: what is under way when it ends is kept too. A recorder sees by
+    itself that an episode begins, and the arena writes changes of the camera down.
     """
 
     def __init__(self, config: ArenaConfig, track: Arena, out: Path, stack: ExitStack) -> None:
@@ -274,12 +270,6 @@ class Kept:
             recorder = EpisodeRecorder(folder, source=spec.source, fps=fps, driver=one.name, image=spec.image_format)
             self._recorders.append(stack.enter_context(recorder))
             self._files[one.name] = ResultsFile(out / f"episodes-{in_path(one.name)}.jsonl")
-
-    def begin(self, episode: int, seed: int, track: str) -> None:
-        """Nothing to do: a recorder sees by itself that an episode begins."""
-
-    def camera(self, noise: CameraNoise, since_s: float) -> None:
-        """Nothing to do: the arena writes its changes down."""
 
     def tick(self, index: int, tick: Tick) -> None:
         self._recorders[index](tick)

@@ -42,7 +42,7 @@ class UdacityConfig(TrackOptions, SeedOption, TimeLimit, defaults={"track": "lak
         return self.track or UDACITY_TRACK.tracks[0]
 
 
-def run_udacity(config: UdacityConfig) -> int:
+def run_udacity(config: UdacityConfig) -> None:
     """Drive in real time until the time is up, the window is closed, or Ctrl-C."""
     from nacdrive.extras.simulator.simulator import UdacitySimulator
 
@@ -69,7 +69,6 @@ def run_udacity(config: UdacityConfig) -> int:
             window.close()
         env.close()
     say(drive.summary())
-    return 0
 
 
 MOST_ROADS = 200
@@ -90,7 +89,7 @@ class RoadsConfig(RoadOption, SeedOption, Target, defaults={"out": Path("roads.j
             raise UserError(f"--out is {self.out}: give a file that ends in {' or '.join(FORMATS)}.")
 
 
-def run_roads(config: RoadsConfig) -> int:
+def run_roads(config: RoadsConfig) -> None:
     """Draw the roads, photograph them, write the sheet."""
     from nacdrive.extras.simulator.road_gallery import gallery, write_gallery
 
@@ -98,7 +97,6 @@ def run_roads(config: RoadsConfig) -> int:
     sheet = gallery(range(config.seed, config.seed + config.count), config.columns, **config.road.given)
     write_gallery(config.out, sheet)
     say(f"{config.count} roads: {config.out}")
-    return 0
 
 
 def say(line: str) -> None:
