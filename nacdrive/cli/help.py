@@ -15,14 +15,12 @@ from nacdrive.cli.words import FORMER, SYNONYMS, is_shown, options, plain_type
 from nacdrive.common.options import flag, type_hints
 
 
-def print_help(config_class: Any, program: str) -> None:
-    """Print what a verb does and takes."""
+def print_help(config_class: Any, program: str, *, has_result: bool = False) -> None:
+    """Print what a verb does and takes; ``--json`` where it has a result."""
     from rich.console import Console
     from rich.markup import escape
     from rich.panel import Panel
     from rich.table import Table
-
-    from nacdrive.cli.main import RESULTS
 
     console = Console(highlight=False)
     loose = "".join(f" [{name.upper()}]" for name in getattr(config_class, "positional", ()))
@@ -30,8 +28,7 @@ def print_help(config_class: Any, program: str) -> None:
     console.print(escape(f"\n{' '.join((config_class.__doc__ or '').split())}\n"))
     every = [("--trust MODULE", "Somebody's own code that files may name.")]
     every += [("-q, --quiet", "No progress, only results and errors."), ("-h, --help", "Print this.")]
-    if program.removeprefix("nacdrive ") in RESULTS:
-        every.append(("--json", "Print the result alone, as JSON."))
+    every += [("--json", "Print the result alone, as JSON.")] if has_result else []
     panels: dict[str, Table] = {}
     for title, words, text in [
         *(("Of every verb", *row) for row in every),

@@ -201,7 +201,7 @@ def parse(config_class: type[T], program: str, arguments: list[str]) -> T:
     if {"-h", "--help"} & set(arguments):
         from nacdrive.cli.help import print_help
 
-        print_help(config_class, program)
+        print_help(config_class, program, has_result=program.removeprefix("nacdrive ") in RESULTS)
         raise SystemExit(0)
     import tyro
 
