@@ -51,13 +51,18 @@ def run(config: EvalConfig) -> dict[str, Any]:
     _ = loaded.expert
     if isinstance(policy, ExportedPolicy) and config.data:
         raise UserError("--data is for a .pt policy: compare the one that was exported, it steers the same.")
-    judge = load_object(env.judge) if env.judge is not None and policy is not None and config.data else None
-    offline = judge(policy, config.data) if judge is not None else None
+    offline, verdict = None, ""
+    if env.judge is not None and policy is not None and config.data:
+        # Imported here, for it brings torch, without which exported policies drive.
+        from nacdrive.extras.verdict.log_verdict import in_words as verdict_lines
+
+        offline = load_object(env.judge)(policy, config.data)
+        verdict = "\n".join(verdict_lines(offline))
     if offline is not None and not config.count:
         out = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
         judged = {"env": env.title, "model": identify(drive), "offline": offline, "run": run_record(config)}
         write_json(out / "metrics.json", judged)
-        print(verdict_text(offline))
+        print(verdict)
         print(f"numbers: {out / 'metrics.json'}")
         return judged
     reports: list[Report] = [write_report]
@@ -94,7 +99,7 @@ def run(config: EvalConfig) -> dict[str, Any]:
         write_json(out / "metrics.json", metrics)
     print(in_words(metrics, drive.options.get("laps", math.nan)))
     if offline is not None:
-        print(verdict_text(offline))
+        print(verdict)
     print(f"report: {out / 'report.html'}")
     return metrics
 
@@ -109,14 +114,6 @@ def write_laps(model: Path, out: Path, metrics: dict[str, Any]) -> None:
         with suppress(UserError):
             if not page.exists():
                 export_html(model, out / DRIVES / entry["drive"], page)
-
-
-def verdict_text(offline: dict[str, Any]) -> str:
-    """The verdict for people."""
-    # Imported here, for it brings torch, without which exported policies drive.
-    from nacdrive.extras.verdict.log_verdict import in_words as verdict_in_words
-
-    return "\n".join(verdict_in_words(offline))
 
 
 class Show:
