@@ -160,7 +160,7 @@ class WearCurve:
     """Predicted wear of one bearing over its life."""
 
     def __init__(self, t_s: Array, predicted: Array, truth: Array, level: Array | None = None) -> None:
-        """Times in seconds, predicted and true wear (of a bearing at work: any), ``vibration_level`` if known: all [N]."""
+        """Seconds, predicted and true wear (of a bearing at work: any), ``vibration_level`` if known: all [N]."""
         self.t_s, self.predicted, self.truth = t_s, np.clip(predicted, 0.0, 1.0), truth
         self.level = np.ones(len(t_s)) if level is None else level
 
