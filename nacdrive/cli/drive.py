@@ -467,8 +467,7 @@ def recorders(
         if config.road.camera_mount is not None:
             # Whoever learns from it has to know whether to turn the pictures.
             recorder.meta = {"camera_mount": config.road.camera_mount}
-        text = partial(recording_text, what, recorder, seed)
-        stack.push(lambda *_, text=text: print(text(), end="", flush=True))
+        stack.push(lambda *_, of=(what, recorder, seed): print(recording_text(*of), end="", flush=True))
         stack.enter_context(recorder)
     return [recorder if teacher is None or what == "drives" else teacher.around(recorder) for what, recorder in pairs]
 

@@ -143,7 +143,7 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
     options: dict[str, Any] = {"laps": 1.0} if env.honours("laps") else {}
     options |= {"rule": config.rule or LAP_RULES[0]} if env.honours("rule") else {}
     options |= {"repeat": config.repeat} if config.repeat is not None else {}
-    pace = {"speed_mph": env.speed_mph, "device": config.device}
+    pace: dict[str, Any] = {"speed_mph": env.speed_mph, "device": config.device}
     drive = Drive(config.env, driver=config.expert, options=renderer | options, **pace)
     # What can be refused is refused before a folder is made or deleted.
     _ = drive.load().driver

@@ -81,9 +81,8 @@ class Drive:
 
     @classmethod
     def of(cls, config: Any, model: Path | None, usual: Mapping[str, Any], **more: Any) -> Drive:
-        """What a verb's ``config`` of ``World``, ``Driving`` and ``CameraOptions`` describes.
-
-        ``usual``: options of the environment where they are not given; ``more``: fields that the verb decides itself.
+        """What a verb's ``config`` of ``World``, ``Driving`` and ``CameraOptions`` describes; ``usual``: options of the
+        environment where they are not given, ``more``: fields that the verb decides itself.
         """
         speed_mph = config.speed or config.spec.speed_mph
         given = {"options": config.options(**usual), "camera": config.disturbance, "device": config.device}

@@ -62,7 +62,7 @@ def test_stdout_is_one_json_document(verb: str, tmp_path: Path, capfd: pytest.Ca
 def test_what_is_made_of_a_table_is_a_document_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     table = str(tmp_path / "table")
     cli.dispatch(["bench", "table", *CASES["bench table"].format(out=table).split()])
-    for verb, fields in (("report", {"task", "metric", "models"}), ("robustness", {"task", "model", "condition"})):
+    for verb, fields in (("report", {"section", "metric", "lines"}), ("robustness", {"task", "model", "condition"})):
         capfd.readouterr()
         assert cli.dispatch(["bench", verb, table, "--out", str(tmp_path / verb), "--json", "-q"]) == 0
         assert fields <= set(json.loads(capfd.readouterr().out)[0])

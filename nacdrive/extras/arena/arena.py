@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.parallel import Worker, start_worker
@@ -35,8 +35,8 @@ LOOK_S = 0.01
 """Wall-clock seconds between two looks at the clock."""
 
 
-class Audience(Protocol):
-    """Whoever is told of an arena while it is driven; every call must return at once."""
+class Audience:
+    """Whoever is told of an arena while it is driven; every call must return at once. The defaults do nothing."""
 
     def begin(self, episode: int, seed: int, track: str) -> None:
         """An episode begins, or begins anew."""

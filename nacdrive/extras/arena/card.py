@@ -10,6 +10,7 @@ from typing import Any
 
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.camera_noise import CameraNoise
+from nacdrive.extras.arena.arena import Audience
 from nacdrive.web.card import Card, LivePage
 
 CAMERA: dict[str, tuple[type, float, float]] = {
@@ -22,7 +23,7 @@ CAMERA: dict[str, tuple[type, float, float]] = {
 Entries = Sequence[Mapping[str, Any]]
 
 
-class ArenaCard(Card):
+class ArenaCard(Card, Audience):
     """Shows an arena on the page that it is a card of, one lane for each contestant: an ``Audience``. ``set_camera`` is
     called with what somebody made of everybody's camera.
     """

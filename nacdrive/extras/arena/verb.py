@@ -127,7 +127,7 @@ class ArenaConfig(
         """All of them."""
         spec = self.spec
         usual = {"laps": 1.0} | ({"max_frames": spec.person_frames} if self.person else {})
-        pace = {"speed_mph": self.speed or spec.speed_mph, "device": self.device}
+        pace: dict[str, Any] = {"speed_mph": self.speed or spec.speed_mph, "device": self.device}
         drive = Drive(spec.name, options=self.options(**usual), **pace)
         drives = [replace(drive, model=find_model(name, spec.task)) for name in self.models]
         drives += [replace(drive, driver=name) for name in self.drivers]

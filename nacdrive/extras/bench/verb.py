@@ -110,11 +110,7 @@ def report(config: ReportConfig) -> list[dict[str, Any]]:
     comparisons = write_report(config.data, config.out, command)
     print(markdown(comparisons, command))
     print(f"{config.out}/report.html, report.md, report.csv, report.tex")
-    return [
-        {"task": one.section.task, "settings": one.section.settings, "metric": one.metric.key}
-        | {"models": one.lines, "references": one.references, "circuits": one.circuits}
-        for one in comparisons
-    ]
+    return [{**vars(one), "section": one.section.title} for one in comparisons]
 
 
 def robustness(config: RobustnessConfig) -> list[dict[str, Any]]:
