@@ -60,6 +60,7 @@ JOBS = {
 VERBS = (
     *("demo", "record", "train", "drive", "arena", "eval", "replay", "share", "predict", "doctor"),
     *("explain saliency", "explain neurons", "data list", "recordings info", "recordings merge", "sim udacity"),
+    *("hunt", "playground"),
     *("expert train", "expert imitate", "expert eval", "bench table", "bench plan", "bench run", "export"),
 )
 WIRE = """

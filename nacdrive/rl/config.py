@@ -87,9 +87,11 @@ class AgentTraining(FormOption, BatchOption, SeedOption, defaults={"batch_size":
         """The memory of an agent whose decisions are usually ``gap_s`` apart; None for none."""
         if self.model == NO_MEMORY:
             return None
-        # Imported here: it brings torch along.
+        # Imported here: they bring torch along.
+        from nacdrive.layers import check_name
         from nacdrive.models.agents.memory import MemorySpec
 
+        check_name(self.model)
         sizes = (self.memory_window, self.memory_width, self.memory_heads)
         form = driving_form(self.model, paper=self.paper_form)
         return MemorySpec(form.layer, *sizes, gap_s, {**form.options, **self.layer_options})

@@ -69,6 +69,8 @@ def test_a_memory_has_the_layers_own_options_over_its_form() -> None:
     spec = PpoConfig(model="lstm", memory_window=5, memory_width=8, memory_heads=2).memory_spec(0.08)
     assert spec is not None
     assert (spec.layer, spec.window, spec.width, spec.heads, spec.gap_s) == ("lstm", 5, 8, 2, 0.08)
+    with pytest.raises(UserError, match="unknown model 'nac-2k'"):
+        PpoConfig(model="nac-2k").memory_spec(0.08)  # the bench's alone
     given = PpoConfig(model="nac-steady", memory_options='{"topk": 3}').memory_spec(0.08)
     assert given is not None and given.options["topk"] == 3
     for options, words in (("{", "is no JSON"), ("[1]", "is no JSON object")):
