@@ -80,6 +80,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         multiprocessing.set_forkserver_preload([*PRELOADED, *DRIVING])
 
 
+@pytest.fixture(autouse=True)
+def shown_progress() -> Iterator[None]:
+    """A command line with -q is one test's own: its process runs others after it."""
+    yield
+    os.environ.pop("NACDRIVE_QUIET", None)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     # Nobody reads them, and they are most of what a worker writes and xdist reads, three times a test.

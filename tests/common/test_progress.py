@@ -2,19 +2,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 
 import pytest
 from rich.progress import DownloadColumn
 
 from nacdrive.cli import main as cli
 from nacdrive.common.progress import progress_bar, progress_console, resumable, set_quiet
-
-
-@pytest.fixture(autouse=True)
-def loud_again() -> Iterator[None]:
-    yield
-    set_quiet(quiet=False)
 
 
 def show() -> None:
