@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from nacdrive.nac.validation import require
 
@@ -71,6 +72,32 @@ class SequenceLayer(nn.Module):
         For a reader of a whole sequence; a layer that need not compute the other steps overrides it.
         """
         return last_step(self(x, t, padding), padding)
+
+    def at(
+        self, x: Tensor, t: Tensor, t_query: Tensor, asked: Tensor | None = None, padding: Tensor | None = None
+    ) -> Tensor:
+        """[B, Q, d_model]: what the layer answers at times ``t_query`` [B, Q], in seconds, from the steps up to them.
+
+        Each answer is the output of one more step at that time, which nothing remembers. ``asked`` [B, Q, in_features]
+        is what that step holds; if not given, what the newest step before it holds. The rest as in ``forward``.
+
+        Raises:
+            ValueError: if the layer feels no time, or a time lies before a sequence's first step.
+        """
+        require(self.time_sense != "none", "layer", type(self).__name__, "one that feels time")
+        hidden = t.unsqueeze(1) > t_query.unsqueeze(2)
+        if padding is not None:
+            hidden = hidden | padding.unsqueeze(1)
+        require(not bool(hidden.all(2).any()), "t_query", t_query.min().item(), "the time of the first step or later")
+        # The window's steps, newest last, those that are hidden before them.
+        order = torch.argsort((~hidden).long(), dim=2, stable=True)[..., -max(1, self.window - 1) :]
+        row = torch.arange(len(x), device=x.device)[:, None, None]
+        steps, times, hidden = x[row, order], t[row, order], hidden.gather(2, order)
+        asked = steps[:, :, -1] if asked is None else asked
+        steps = torch.cat([steps, asked.unsqueeze(2)], 2).flatten(0, 1)
+        times = torch.cat([times, t_query.unsqueeze(2)], 2).flatten(0, 1)
+        answers = self.last(steps, times, F.pad(hidden, (0, 1)).flatten(0, 1))
+        return answers.view(*t_query.shape, -1)
 
     @abstractmethod
     def init_state(self, batch_size: int, window: int | None = None) -> Any:

@@ -229,6 +229,18 @@ def past(make: Make) -> None:
     demand(measured == declared, f"of the past it feels '{measured}', but past_sense says '{declared}'")
 
 
+def at(make: Make) -> None:
+    """``at`` a step's time, with what it holds, is ``forward`` there, whatever comes later; of what feels time."""
+    x, t = sequence()
+    others = [i for i in range(T) if i != 6]
+    for size in (4, 50):
+        layer = make(size)
+        if layer.time_sense == "none":
+            return
+        answer = layer.at(x[:, others], t[:, others], t[:, 6:7], x[:, 6:7])
+        same(answer[:, 0], layer(x, t)[:, 6], "an answer at a step's time is that of the step")
+
+
 def batch(make: Make) -> None:
     """Sequences of a batch do not meet."""
     layer, (x, t) = make(50), sequence()
@@ -254,5 +266,5 @@ def state(make: Make) -> None:
 
 
 LAWS: tuple[Callable[[Make], None], ...] = (
-    shape, streaming, window, padding, last, gradients, gaps, past, batch, state
+    shape, streaming, window, padding, last, gradients, gaps, past, at, batch, state
 )  # fmt: skip

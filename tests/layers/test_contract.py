@@ -11,6 +11,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.layers import contract, registry
 from nacdrive.layers.attention import MHALayer
 from nacdrive.layers.contract import B, D, F, H, T, sequence
+from nacdrive.layers.ct_rnn import CTRNNLayer
 from nacdrive.layers.rnn import LSTMLayer
 
 
@@ -119,6 +120,39 @@ def test_a_layer_that_breaks_a_law_is_told_which(broken, law):
     assert "\n" not in str(caught.value)
 
 
+class Late(CTRNNLayer):
+    """Answers at any time as if nothing had happened since the last step."""
+
+    def at(self, x, t, t_query, asked=None, padding=None):
+        return super().at(x, t, t[:, -1:].expand_as(t_query), asked, padding)
+
+
+@pytest.mark.parametrize("name", ["nac-key", "nac-lag", "ct-rnn", "s4", "mtan", "stack"])
+def test_at_any_time_a_layer_answers_as_a_step_that_nothing_remembers(name):
+    layer, (x, t) = layer_of(name, 4), sequence()
+    padding = torch.zeros(B, T, dtype=torch.bool)
+    padding[0, 2] = padding[1, 8:] = True
+    query = torch.stack([t[:, 3], t[:, 6] + 0.01, t[:, 0], t[:, -1] + 2.0], dim=1)
+    answers = layer.at(x, t, query, padding=padding)
+    for row in range(B):
+        for place, time in enumerate(query[row]):
+            state = layer.init_state(1)
+            for i in range(T):
+                if not padding[row, i] and t[row, i] <= time:
+                    _, state = layer.step(x[row : row + 1, i], t[row : row + 1, i], state)
+                    newest = x[row : row + 1, i]
+            wanted, _ = layer.step(newest, time.reshape(1), state)
+            torch.testing.assert_close(answers[row, place], wanted[0], atol=2e-5, rtol=1e-4)
+
+
+def test_at_says_what_it_cannot_answer():
+    x, t = sequence()
+    with pytest.raises(ValueError, match="'LSTMLayer'; allowed is one that feels time"):
+        layer_of("lstm", 4).at(x, t, t[:, :1])
+    with pytest.raises(ValueError, match=r"t_query=.*; allowed is the time of the first step or later"):
+        layer_of("ct-rnn", 4).at(x, t, t[:, :1] - 1)
+
+
 def make_of(kind):
     def make(window, **options):
         torch.manual_seed(0)
@@ -132,6 +166,7 @@ def make_of(kind):
     [
         (Clairvoyant, contract.window, "it is not causal"),
         (Social, contract.batch, "alone is as in a batch"),
+        (Late, contract.at, "at a step's time"),
         (Fleeting, contract.state, "same state_dict"),
     ],
 )
