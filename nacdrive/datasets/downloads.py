@@ -116,6 +116,11 @@ DATA_SETS = {
             "https://physionet.org/content/challenge-2012/1.0.0/",
         ),
         DataSet(
+            "uea",
+            "a set of the UEA and UCR archives of time series classification, such as JapaneseVowels",
+            "https://www.timeseriesclassification.com",
+        ),
+        DataSet(
             "pronostia",
             "bearings run to failure (IEEE PHM 2012 challenge, FEMTO-ST)",
             "https://github.com/wkzs111/phm-ieee-2012-data-challenge-dataset",

@@ -12,6 +12,7 @@ from nacdrive.common.plugins import load_object
 from nacdrive.datasets.mnist import load_mnist
 from nacdrive.datasets.par import read_par
 from nacdrive.datasets.physionet2012 import read_stays
+from nacdrive.datasets.uea import read_series_set
 
 
 class OddDataWarning(UserWarning):
@@ -67,10 +68,21 @@ def physionet2012_contents(folder: Path) -> Iterator[Finding]:
     yield Finding(f"{len(stays)} stays in intensive care, {died} deaths in hospital, {readings} readings")
 
 
+def uea_contents(folder: Path) -> Iterator[Finding]:
+    """Parts, classes, dimensions and lengths."""
+    data = read_series_set(folder)
+    lengths = [len(series.x) for series in (*data.train, *data.test)]
+    yield Finding(
+        f"{data.name}: {len(data.train)} series to learn from and {len(data.test)} to test on, {len(data.classes)} "
+        f"classes, {data.train[0].x.shape[1]} dimensions, {min(lengths)} to {max(lengths)} steps"
+    )
+
+
 READERS: dict[str, Callable[[Path], Iterator[Finding]]] = {
     "mnist": mnist_contents,
     "par": par_contents,
     "physionet2012": physionet2012_contents,
+    "uea": uea_contents,
 }
 """Name of a data set -> its reader; the others are of bearings."""
 BEARINGS = "nacdrive.extras.bearings.layouts:contents"

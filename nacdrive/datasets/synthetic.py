@@ -13,6 +13,7 @@ from nacdrive.common.files import atomic_path, write_text
 from nacdrive.common.result_folder import note_own
 from nacdrive.datasets.par import ACTIVITIES, TAGS
 from nacdrive.datasets.physionet2012 import HEADER, OUTCOMES, STAYS
+from nacdrive.datasets.uea import TEST, TRAIN
 
 MARKER = "MADE-UP.txt"
 """In every folder of made-up files: whoever reads one says so beside every number."""
@@ -140,10 +141,23 @@ def physionet2012(folder: Path) -> None:
     write_text(folder / OUTCOMES, "\n".join(outcomes) + "\n")
 
 
+def uea(folder: Path) -> None:
+    """Two classes of waves in two dimensions, one twice as fast as the other, between 12 and 24 steps long."""
+    random = np.random.default_rng(5)
+    for part, count in ((TRAIN, 60), (TEST, 40)):
+        lines = ["@problemName Waves", "@timeStamps false", "@classLabel true slow fast", "@data"]
+        for number in range(count):
+            phase = random.uniform(0, 6) + np.arange(random.integers(12, 25)) * (0.5 + 0.5 * (number % 2))
+            rows = [",".join(f"{value:.4f}" for value in wave) for wave in (np.sin(phase), np.cos(phase))]
+            lines.append(":".join([*rows, ("slow", "fast")[number % 2]]))
+        write_text(folder / f"Waves{part}", "\n".join(lines) + "\n")
+
+
 GENERATORS: dict[str, Callable[[Path], None]] = {
     "emnist": emnist,
     "par": par,
     "physionet2012": physionet2012,
+    "uea": uea,
     "udacity": udacity,
     "pronostia": pronostia,
     "xjtu-sy": xjtu_sy,

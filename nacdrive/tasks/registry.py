@@ -24,6 +24,7 @@ TASKS: Registry[type[Task]] = Registry(
         "udacity": "nacdrive.tasks.udacity:Udacity",
         "pronostia": "nacdrive.extras.bearings.task:Bearings",
         "physionet2012": "nacdrive.tasks.physionet2012:PhysioNet2012",
+        "uea": "nacdrive.tasks.uea:UEA",
         "imitation": "nacdrive.tasks.driving:Imitation",
         "synthetic-decay": "nacdrive.tasks.synthetic:Decay",
         "synthetic-since": "nacdrive.tasks.synthetic:Since",
