@@ -146,12 +146,12 @@ class Udacity(DrivingTask):
         return parts
 
     def frame_folds(self, samples: Sequence[Sample], count: int, seed: int, most: int | None) -> list[Fold]:
-        """The authors' folds over shuffled frames; the side cameras' frames stay with the centre's."""
+        """The authors' folds over shuffled frames; a row bears its side cameras, see ``augment``."""
         rows = frames_of(samples, most)
         parts = []
         for k, (learn, keep) in enumerate(rotate(len(rows), 5, seed)[:count]):
-            train, test = with_sides([rows[i] for i in learn]), center_alone([rows[i] for i in keep])
-            parts.append(Fold(f"fold {k + 1} of 5", train, test, {self.name: test}))
+            test = center_alone([rows[i] for i in keep])
+            parts.append(Fold(f"fold {k + 1} of 5", [rows[i] for i in learn], test, {self.name: test}))
         return parts
 
     def network(self, model: str, train: Sequence[Sample], **options: Any) -> DrivingNetwork:
@@ -169,12 +169,20 @@ class Udacity(DrivingTask):
         return inverse_frequency(bin_of(torch.cat([s.fields["target"] for s in samples])), BINS, power)
 
     def augment(self, batch: Batch, generator: torch.Generator) -> Batch:
-        """See ``augmented``; under ``paper`` a frame is changed with probability 0.6."""
-        changed = augmented(batch, self.augmentation, generator)
-        if self.protocol == "paper":
-            keep = torch.rand(len(batch["target"]), generator=generator) >= AUGMENTED
-            for name in ("frames", "t", "target"):
-                changed[name][keep] = batch[name][keep]
+        """See ``augmented``; under ``paper`` a frame is changed with probability 0.6, then of any of its cameras."""
+        if self.protocol == "sequence":
+            return augmented(batch, self.augmentation, generator)
+        count, mixed = len(batch["target"]), {**batch, **{name: batch[name].clone() for name in ("frames", "target")}}
+        is_changed = torch.rand(count, generator=generator) < AUGMENTED
+        camera = torch.randint(1 + len(SIDE_STEERING), (count,), generator=generator)
+        for number, (side, correction) in enumerate(SIDE_STEERING.items(), start=1):
+            if side in batch:
+                rows = is_changed & (camera == number)
+                mixed["frames"][rows] = batch[side][rows]
+                mixed["target"][rows] = (batch["target"][rows] + correction).clamp(-1, 1)
+        changed = augmented(mixed, self.augmentation, generator)
+        for name in ("frames", "t", "target"):
+            changed[name][~is_changed] = batch[name][~is_changed]
         return changed
 
     def loss(self, outputs: Tensor, batch: Batch, weights: Tensor, options: LossOptions) -> tuple[Tensor, Tensor]:

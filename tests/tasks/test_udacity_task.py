@@ -187,6 +187,28 @@ def test_augmentation_is_alike_in_a_sequence_follows_the_seed_and_leaves_the_bat
     assert one["target"].abs().max() <= 1
 
 
+def test_the_papers_frames_are_of_a_side_camera_two_times_in_five():
+    task = load_task("udacity", "paper")
+    task.augmentation = STILL
+    B = 4000
+    batch = {
+        **{name: torch.full((B, 1, 4, 4, 3), shade, dtype=torch.uint8) for name, shade in
+           (("frames", 10), ("left", 20), ("right", 30))},
+        "t": torch.zeros(B, 1), "target": torch.full((B, 1), 0.5), "padding": torch.zeros(B, 1, dtype=torch.bool),
+    }  # fmt: skip
+    new = task.augment(batch, torch.Generator().manual_seed(3))
+    shade = new["frames"][:, 0, 0, 0, 0]
+    for camera, share, steering in ((10, 0.6, 0.5), (20, 0.2, 0.7), (30, 0.2, 0.3)):
+        rows = shade == camera
+        assert float(rows.float().mean()) == pytest.approx(share, abs=0.03)
+        # Mirrored or not.
+        torch.testing.assert_close(new["target"][rows].abs(), torch.full((int(rows.sum()), 1), steering))
+    assert (batch["frames"] == 10).all() and (batch["target"] == 0.5).all()
+    # A recording without side cameras has the centre's alone.
+    alone = {name: value for name, value in batch.items() if name not in ("left", "right")}
+    assert (task.augment(alone, torch.Generator().manual_seed(3))["frames"] == 10).all()
+
+
 def test_padding_counts_neither_in_loss_nor_measure():
     batch, outputs = batch_of(3, 4), torch.zeros(3, 4, 1)
     batch["padding"][0, 2:] = True
