@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import subprocess
+import sys
+import time
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +19,7 @@ from rich.progress import Progress
 
 from nacdrive.cli.eval import EvalConfig
 from nacdrive.cli.help import texts
-from nacdrive.cli.main import parse
+from nacdrive.cli.main import main, parse
 from nacdrive.common.errors import UserError
 from nacdrive.common.options import MinutesOption
 from nacdrive.common.paths import shipped
@@ -28,6 +33,7 @@ from nacdrive.extras.hunt.search import Search
 from nacdrive.extras.hunt.verb import MINUTES, run
 from nacdrive.models import load_policy, save_policy
 from nacdrive.rollout.evaluate import EvalJob, RolloutWorker
+from nacdrive.rollout.results import ResultsFile
 from nacdrive.training.fit import FitUpdate
 from nacdrive.training.fit import Progress as FitProgress
 from tests.helpers.episodes import begin, make_episode
@@ -237,6 +243,52 @@ def test_ctrl_c_ends_with_what_there_is(
         run(HuntConfig(model=str(model_file), episodes=4, areas=("seeds",), out=out, **SHORT))
     assert json.loads((out / "hunt.json").read_text())["episodes"] == 2 and not (out / "before").exists()
     assert "| searched | failed |" in capsys.readouterr().out
+
+
+@pytest.mark.nightly
+def test_a_killed_hunt_keeps_what_it_drove_and_goes_on(model_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    line = f"hunt {model_file} --out {out} --areas seeds --episodes 6 --renderer fast --max-frames 60 --workers 1"
+    code = "from nacdrive.cli.main import main; main()"
+    command = [sys.executable, "-c", code, *line.split(), "--expert", "geometric"]
+    process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    kept, ends = out / "results.jsonl", time.monotonic() + 120
+    while not (kept.exists() and kept.read_text().count("\n") >= 2) and time.monotonic() < ends:
+        assert process.poll() is None, "it ended before it was killed"
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    before = kept.read_text().splitlines()
+    more: dict[str, Any] = {**SHORT, "areas": ("seeds",), "episodes": 6, "out": out, "resume": True}
+    summary = run(HuntConfig(model=str(model_file), **more))
+    after = hunt_results(kept).rows
+    assert len(after) == summary["episodes"] == 6
+    whole = [json.loads(row) for row in before if row.endswith("}")]
+    assert len(whole) >= 2 and all(after[row["seed"]]["episode_return"] == row["episode_return"] for row in whole)
+
+
+def test_a_full_disk_ends_a_hunt_in_a_sentence_and_the_same_command_goes_on(
+    model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = f"hunt {model_file} --out {tmp_path / 'out'} --areas seeds --episodes 2 --renderer fast --max-frames 60"
+    monkeypatch.setattr(sys, "argv", ["nacdrive", *line.split(), "--workers", "1", "--expert", "geometric"])
+    add = ResultsFile.add
+
+    def fill(self: ResultsFile, row: dict[str, Any]) -> None:
+        if self.rows:
+            raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "out/results.jsonl"))
+        add(self, row)
+
+    with monkeypatch.context() as disk, pytest.raises(SystemExit) as end:
+        disk.setattr(ResultsFile, "add", fill)
+        main()
+    err = capsys.readouterr().err
+    assert end.value.code == 2 and "no space is left on the disk" in err and "Traceback" not in err
+    release_folders()
+    summary = run(
+        HuntConfig(model=str(model_file), episodes=2, areas=("seeds",), out=tmp_path / "out", resume=True, **SHORT)
+    )
+    assert summary["episodes"] == 2
 
 
 def test_a_training_without_its_old_data_or_of_what_cannot_learn_is_refused(model_file: Path, tmp_path: Path) -> None:
