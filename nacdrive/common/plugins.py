@@ -16,7 +16,7 @@ from functools import lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, distributions
 from typing import Any, Generic, TypeVar, cast
 
-from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.common.errors import UserError, told, unknown_name
 from nacdrive.common.foreign_json import parts_of
 
 T = TypeVar("T")
@@ -166,10 +166,8 @@ class Registry(Generic[T]):
         if known is not None:
             return cast(T, load_object(known) if isinstance(known, str) else known)
         if entries:
-            try:
+            with told(f"{self.kind} '{name}' of the package {owners[0]} does not load: ", "", UserError):
                 return cast(T, load_object(entries[0].value))
-            except UserError as error:
-                raise UserError(f"{self.kind} '{name}' of the package {owners[0]} does not load: {error}") from error
         if ":" in name:
             part = cast(T, load_object(name))
             # Files that this process reads may name it too.

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, told
 from nacdrive.models.config import PolicyConfig
 from nacdrive.models.effects import StepMeter, SteppedDecision
 from nacdrive.models.frame_policy import FramePolicy
@@ -35,10 +35,8 @@ class ExportedPolicy(FramePolicy):
         except onnx_runtime.PolicyError as error:
             raise UserError(str(error)) from error
         about = self._runtime.about
-        try:
+        with told(f"{path} was exported by another nacdrive (", "): export it anew.", KeyError, TypeError, ValueError):
             self.config = PolicyConfig.from_json(about["config"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{path} was exported by another nacdrive ({error}): export it anew.") from error
         self.name = Path(path).stem
         self.meta: dict[str, Any] = about["training"]
         self.about: dict[str, Any] = about

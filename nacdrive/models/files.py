@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from nacdrive.common import plugins
-from nacdrive.common.errors import UserError, first_line
+from nacdrive.common.errors import UserError, first_line, told
 from nacdrive.common.files import refuse_existing
 from nacdrive.common.paths import find_model
 from nacdrive.common.tensor_file import SAFETENSORS, TENSORS, json_object, read_tensor_file, write_tensor_file
@@ -77,10 +77,8 @@ def convert_model(source: Path | str, target: Path | str, *, overwrite: bool = F
     if TENSORS not in content:
         raise UserError(f"{source} holds no model but a {content['kind']}: give a model file.")
     kind, version, tensors = (content.pop(key) for key in ("kind", "version", TENSORS))
-    try:
+    with told(f"{source} cannot be written as {target.suffix}: ", ".", TypeError):
         write_tensor_file(target, kind, version, content, tensors)
-    except TypeError as error:
-        raise UserError(f"{source} cannot be written as {target.suffix}: {error}.") from error
 
 
 def wrong_content(path: Path, error: Exception) -> UserError:
