@@ -39,6 +39,15 @@ def told(before: str, after: str, *kinds: type[Exception], say: Callable[[Except
         raise UserError(f"{before}{say(error)}{after}") from error
 
 
+@contextmanager
+def instead_of(kinds: type[Exception] | tuple[type[Exception], ...], sentence: str) -> Iterator[None]:
+    """An error of these ``kinds`` inside becomes a ``UserError`` that says ``sentence``."""
+    try:
+        yield
+    except kinds as error:
+        raise UserError(sentence) from error
+
+
 def named(error: BaseException) -> str:
     """What an error says, and of which kind it is."""
     return f"{type(error).__name__}: {error}"

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from nacdrive.common.errors import UserError, told
+from nacdrive.common.errors import UserError, instead_of, told
 
 MAX_JSON_BYTES = 2**26
 """Of a JSON file; the longest that a data set has of its own are a few megabytes."""
@@ -79,10 +79,8 @@ def read_lines(path: Path) -> list[Any]:
     if not path.is_file():
         return []
     rows = []
-    try:
+    with instead_of(UnicodeDecodeError, f"{path} is no text: it is damaged or another kind of file."):
         lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is no text: it is damaged or another kind of file.") from error
     for line in lines:
         try:
             rows.append(parse(line))

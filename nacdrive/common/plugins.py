@@ -16,7 +16,7 @@ from functools import lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, distributions
 from typing import Any, Generic, TypeVar, cast
 
-from nacdrive.common.errors import UserError, told, unknown_name
+from nacdrive.common.errors import UserError, instead_of, told, unknown_name
 from nacdrive.common.foreign_json import parts_of
 
 T = TypeVar("T")
@@ -115,10 +115,8 @@ def load_object(reference: str) -> Any:
     except (Exception, SystemExit) as error:
         raise UserError(f"cannot import '{module_name}' for '{reference}': {_reason(error)}.") from error
     for part in attribute.split("."):
-        try:
+        with instead_of(AttributeError, f"module '{module_name}' has no '{attribute}', which '{reference}' asks for."):
             value = getattr(value, part)
-        except AttributeError as error:
-            raise UserError(f"module '{module_name}' has no '{attribute}', which '{reference}' asks for.") from error
     return value
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from nacdrive.common import plugins
-from nacdrive.common.errors import UserError, first_line, told
+from nacdrive.common.errors import UserError, first_line, instead_of, told
 from nacdrive.common.files import refuse_existing
 from nacdrive.common.paths import find_model
 from nacdrive.common.tensor_file import SAFETENSORS, TENSORS, json_object, read_tensor_file, write_tensor_file
@@ -88,10 +88,8 @@ def wrong_content(path: Path, error: Exception) -> UserError:
 
 def check_device(name: str) -> torch.device:
     """The device ``cpu``, ``cuda`` or ``cuda:N``."""
-    try:
+    with instead_of(RuntimeError, f"there is no device '{name}': give cpu or cuda."):
         device = torch.device(name)
-    except RuntimeError as error:
-        raise UserError(f"there is no device '{name}': give cpu or cuda.") from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UserError("there is no CUDA device that this PyTorch can use: give --device cpu.")
     if device.type not in ("cpu", "cuda"):
