@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def load_policy(
     path = find_model(path, expect_task)
     plugins.trust(*trust)
     content = read_tensor_file(path, KIND, VERSION, name="model file")
-    try:
+    with fitting(path):
         config = PolicyConfig.from_json(json_object(content, "config"))
         plugins.check_trusted(path, config.task, config.model, config.options)
         meta = json_object(content, "meta")
@@ -58,8 +59,6 @@ def load_policy(
             )
         network = DrivingNetwork(config)
         network.load_state_dict(content["tensors"])
-    except (KeyError, TypeError, ValueError, RuntimeError, ArithmeticError, AttributeError) as error:
-        raise wrong_content(path, error) from error
     return Policy(network.to(check_device(device)), path.stem, meta)
 
 
@@ -81,9 +80,11 @@ def convert_model(source: Path | str, target: Path | str, *, overwrite: bool = F
         write_tensor_file(target, kind, version, content, tensors)
 
 
-def wrong_content(path: Path, error: Exception) -> UserError:
-    """What to say of a sound file that holds no sound network."""
-    return UserError(f"{path} is damaged or was made by another nacdrive ({first_line(error)}): train or copy it anew.")
+def fitting(path: Path) -> AbstractContextManager[None]:
+    """What a description of a network raises inside that does not fit it says that the file ``path`` is unsound."""
+    misfits = (KeyError, TypeError, ValueError, RuntimeError, ArithmeticError, AttributeError)
+    before, after = f"{path} is damaged or was made by another nacdrive (", "): train or copy it anew."
+    return told(before, after, *misfits, say=first_line)
 
 
 def check_device(name: str) -> torch.device:
