@@ -133,7 +133,7 @@ def test_the_wheel_holds_the_package_and_what_is_shipped_and_nothing_else(built:
         assert f"`{part}`" in page, part
     # The page says that no fonts, pictures or programs of others are carried: none can hide outside the agents.
     rest = {Path(name).suffix for name in names if "dist-info" not in name and "_shipped/agents" not in name}
-    assert rest == {".py", ".typed", ".js", ".css", ".html", ".svg", ".c", ".h", ".csv", ".json", ".parquet"}
+    assert rest == {".py", ".typed", ".js", ".css", ".html", ".svg", ".c", ".h", ".sh", ".csv", ".json", ".parquet"}
     assert "License-Expression: MIT" in metadata and f"Requires-Python: <3.15,{'>=3.11'}" in metadata
 
 

@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
-SCRIPT = """\
-_nacdrive() {{
-  local words="${{COMP_WORDS[*]:1:COMP_CWORD-1}}" current="${{COMP_WORDS[COMP_CWORD]}}" known=""
-  case "$words" in
-{cases}
-  esac
-  COMPREPLY=($(compgen -W "$known" -- "$current"))
-  [[ "$current" != -* && ( -z "$known" || "$known" == -* ) ]] && COMPREPLY=($(compgen -f -- "$current"))
-  return 0
-}}
-complete -o filenames -F _nacdrive nacdrive
-"""
+SCRIPT = Path(__file__).with_suffix(".sh")
+"""Has ``{cases}`` where the words belong that may come next."""
 EVERY = {"-q", "--quiet", "--json", "--trust", "-h", "--help"}
 ZSH = "autoload -U +X bashcompinit && bashcompinit\n"
 
@@ -38,4 +29,4 @@ def script(shell: str, verbs: Iterable[tuple[str, Any]], names: Iterable[str]) -
         if " " in verb:
             first.setdefault(verb.split()[0], []).append(verb.split()[1])
     cases += [f'    "{verb}") known="{" ".join(subs)}" ;;' for verb, subs in first.items()]
-    return (ZSH if shell == "zsh" else "") + SCRIPT.format(cases="\n".join(cases))
+    return (ZSH if shell == "zsh" else "") + SCRIPT.read_text(encoding="utf-8").replace("{cases}", "\n".join(cases))

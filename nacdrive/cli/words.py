@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import sys
 from collections.abc import Collection
 from pathlib import Path
@@ -14,31 +15,10 @@ import tyro
 from nacdrive.common.options import Options, flag, type_hints
 from nacdrive.common.paths import find_recording, is_model, shipped
 
-SYNONYMS = {
-    "--sim": "--env",
-    "--port": "--page-port",
-    "--driver": "--drivers",
-    "--model": "--models",
-    "--data": "--lap",
-    "-o": "--out",
-}
+_WORDS: dict[str, dict[str, str]] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+SYNONYMS = _WORDS["synonyms"]
 """Words that mean another option, in every verb that has the second and not the first."""
-FORMER = {
-    "--lr": "--learning-rate",
-    "--batch": "--batch-size",
-    "--n-epochs": "--epochs",
-    "--memory": "--model",
-    "--teacher": "--expert",
-    "--results": "--data",
-    "--runs": "--data",
-    "--folder": "--data",
-    "--folders": "--data",
-    "--source": "--agent",
-    "--frames": "--pictures",
-    "--window": "--show",
-    "--no-window": "--no-show",
-    "--roads": "--count",
-}
+FORMER = _WORDS["former"]
 """Spellings of earlier versions: they go on working in every verb that has the second and not the first, and the verb
 names the second once."""
 

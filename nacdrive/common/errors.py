@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+
+MISFITS = (KeyError, TypeError, ValueError, OverflowError)
+"""What reading a description raises that is not as it was written."""
 
 
 class UserError(Exception):
@@ -24,7 +27,30 @@ def in_a_sentence(before: str, after: str = "", kind: type[UserError] = UserErro
     except UserError:
         raise
     except Exception as error:
-        raise kind(f"{before}{type(error).__name__}: {error}{after}") from error
+        raise kind(f"{before}{named(error)}{after}") from error
+
+
+@contextmanager
+def told(before: str, after: str, *kinds: type[Exception], say: Callable[[Exception], str] = str) -> Iterator[None]:
+    """An error of these ``kinds`` inside becomes a ``UserError``: what it says, with words before and after it."""
+    try:
+        yield
+    except kinds as error:
+        raise UserError(f"{before}{say(error)}{after}") from error
+
+
+@contextmanager
+def instead_of(kinds: type[Exception] | tuple[type[Exception], ...], sentence: str) -> Iterator[None]:
+    """An error of these ``kinds`` inside becomes a ``UserError`` that says ``sentence``."""
+    try:
+        yield
+    except kinds as error:
+        raise UserError(sentence) from error
+
+
+def named(error: BaseException) -> str:
+    """What an error says, and of which kind it is."""
+    return f"{type(error).__name__}: {error}"
 
 
 def first_line(error: BaseException) -> str:

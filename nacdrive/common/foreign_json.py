@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, instead_of, told
 
 MAX_JSON_BYTES = 2**26
 """Of a JSON file; the longest that a data set has of its own are a few megabytes."""
@@ -62,10 +62,8 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path} {what}: check the path.")
     if path.stat().st_size > MAX_JSON_BYTES:
         raise UserError(f"{path} is longer than {MAX_JSON_BYTES >> 20} MiB, which no description of a data set is.")
-    try:
+    with told(f"{path} is not readable as JSON (", "): it is damaged or another kind of file.", ValueError):
         return parse(path.read_bytes())
-    except ValueError as error:
-        raise UserError(f"{path} is not readable as JSON ({error}): it is damaged or another kind of file.") from error
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -81,10 +79,8 @@ def read_lines(path: Path) -> list[Any]:
     if not path.is_file():
         return []
     rows = []
-    try:
+    with instead_of(UnicodeDecodeError, f"{path} is no text: it is damaged or another kind of file."):
         lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is no text: it is damaged or another kind of file.") from error
     for line in lines:
         try:
             rows.append(parse(line))

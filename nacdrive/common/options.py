@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, dataclass_transform,
 
 from annotated_types import Interval
 
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, instead_of
 from nacdrive.common.runs import usable_cores
 
 LARGEST = 2**31 - 1
@@ -116,10 +116,8 @@ def check_options(config: Any) -> None:
 def check_value(name: str, value: Any, bounds: Interval | None = None) -> None:
     """Check one value of the option ``name``."""
     if isinstance(value, (str, Path)):
-        try:
+        with instead_of(UnicodeEncodeError, f"{name} {str(value)!r} is not UTF-8: rename the file or folder."):
             str(value).encode()
-        except UnicodeEncodeError as error:
-            raise UserError(f"{name} {str(value)!r} is not UTF-8: rename the file or folder.") from error
     if isinstance(value, Path) and re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", str(value)):
         raise UserError(f"{name} is an address that begins with {value.parts[0]}//: give a path on this machine.")
     if isinstance(value, bool) or not isinstance(value, (int, float)):

@@ -16,7 +16,7 @@ from functools import lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, distributions
 from typing import Any, Generic, TypeVar, cast
 
-from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.common.errors import UserError, instead_of, told, unknown_name
 from nacdrive.common.foreign_json import parts_of
 
 T = TypeVar("T")
@@ -115,10 +115,8 @@ def load_object(reference: str) -> Any:
     except (Exception, SystemExit) as error:
         raise UserError(f"cannot import '{module_name}' for '{reference}': {_reason(error)}.") from error
     for part in attribute.split("."):
-        try:
+        with instead_of(AttributeError, f"module '{module_name}' has no '{attribute}', which '{reference}' asks for."):
             value = getattr(value, part)
-        except AttributeError as error:
-            raise UserError(f"module '{module_name}' has no '{attribute}', which '{reference}' asks for.") from error
     return value
 
 
@@ -166,10 +164,8 @@ class Registry(Generic[T]):
         if known is not None:
             return cast(T, load_object(known) if isinstance(known, str) else known)
         if entries:
-            try:
+            with told(f"{self.kind} '{name}' of the package {owners[0]} does not load: ", "", UserError):
                 return cast(T, load_object(entries[0].value))
-            except UserError as error:
-                raise UserError(f"{self.kind} '{name}' of the package {owners[0]} does not load: {error}") from error
         if ":" in name:
             part = cast(T, load_object(name))
             # Files that this process reads may name it too.

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, instead_of
 from nacdrive.common.files import atomic_path
 from nacdrive.common.foreign_json import parse_object
 
@@ -67,11 +67,9 @@ def read_tensor_file(
     if not path.is_file():
         raise UserError(f"there is no {name} {path}: check the path.")
     data = path.read_bytes()
-    try:
+    # A damaged file can make zipfile, pickle, safetensors and torch raise almost anything.
+    with instead_of(Exception, f"{path} cannot be read as a {name}: it is truncated or of another kind; {advice}."):
         content, sound = from_safetensors(data, device) if path.suffix == SAFETENSORS else from_pt(data, device)
-    except Exception as error:
-        # A damaged file can make zipfile, pickle, safetensors and torch raise almost anything.
-        raise UserError(f"{path} cannot be read as a {name}: it is truncated or of another kind; {advice}.") from error
     stored_kind = content.get("kind") if isinstance(content, dict) else None
     if stored_kind != kind if kind is not None else not str(stored_kind).startswith("nacdrive "):
         instead = f"it is a {stored_kind}" if isinstance(stored_kind, str) else "it was written by another program"

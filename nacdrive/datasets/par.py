@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import warnings
 from dataclasses import dataclass
@@ -19,26 +20,10 @@ from nacdrive.common.errors import UserError, unknown_name
 FILE_NAME = "ConfLongDemo_JSI.txt"
 SIZE = 21_546_346
 MD5 = "280a677ae0d673ec9a50ada480d8a529"
-TAGS = {
-    "010-000-024-033": "left ankle",
-    "010-000-030-096": "right ankle",
-    "020-000-033-111": "chest",
-    "020-000-032-221": "belt",
-}
+_NAMES = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+TAGS: dict[str, str] = _NAMES["tags"]
 """Names of the tags; a reading's ``tag`` counts them in this order."""
-ACTIVITIES = (
-    "walking",
-    "falling",
-    "lying down",
-    "lying",
-    "sitting down",
-    "sitting",
-    "standing up from lying",
-    "on all fours",
-    "sitting on the ground",
-    "standing up from sitting",
-    "standing up from sitting on the ground",
-)
+ACTIVITIES: tuple[str, ...] = tuple(_NAMES["activities"])
 """A reading's ``activity`` counts them in this order."""
 COLUMNS = ("sequence", "tag", "ticks", "date", "x", "y", "z", "activity")
 PUBLIC_COLUMNS = ("id", *COLUMNS[:3], *COLUMNS[4:])

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, instead_of, told
 from nacdrive.models.config import PolicyConfig
 from nacdrive.models.effects import StepMeter, SteppedDecision
 from nacdrive.models.frame_policy import FramePolicy
@@ -24,21 +24,15 @@ class ExportedPolicy(FramePolicy):
     """An ONNX file with the face of ``models.Policy``; what only torch can look into (neurons, saliency) is empty."""
 
     def __init__(self, path: Path | str) -> None:
-        try:
+        with instead_of(
+            ModuleNotFoundError, f"{path} needs onnxruntime, which is not installed: pip install 'nacdrive[run]'."
+        ):
             from nacdrive.drivers import onnx_runtime
-        except ModuleNotFoundError as error:
-            raise UserError(
-                f"{path} needs onnxruntime, which is not installed: pip install 'nacdrive[run]'."
-            ) from error
-        try:
+        with told("", "", onnx_runtime.PolicyError):
             self._runtime = onnx_runtime.Policy(path)
-        except onnx_runtime.PolicyError as error:
-            raise UserError(str(error)) from error
         about = self._runtime.about
-        try:
+        with told(f"{path} was exported by another nacdrive (", "): export it anew.", KeyError, TypeError, ValueError):
             self.config = PolicyConfig.from_json(about["config"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{path} was exported by another nacdrive ({error}): export it anew.") from error
         self.name = Path(path).stem
         self.meta: dict[str, Any] = about["training"]
         self.about: dict[str, Any] = about

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.common.errors import UserError, named, told, unknown_name
 from nacdrive.common.plugins import Registry
 from nacdrive.layers.base import SequenceLayer
 from nacdrive.layers.contract import check_shapes
@@ -141,12 +141,8 @@ def build(
     # A name that a model file brings must not call whatever it likes.
     if ":" in name and not (isinstance(factory, type) and issubclass(factory, SequenceLayer)):
         raise UserError(f"model '{name}' is no sequence layer: it must be a subclass of nacdrive.layers.SequenceLayer.")
-    try:
+    call = "Name(in_features, d_model, num_heads, window, gap_s=..., **options)"
+    with told(f"model '{name}' cannot be built as {call}: ", ".", Exception, say=named):
         layer = factory(*given, **options)
-    except Exception as error:
-        raise UserError(
-            f"model '{name}' cannot be built as Name(in_features, d_model, num_heads, window, gap_s=..., **options): "
-            f"{type(error).__name__}: {error}."
-        ) from error
     check_shapes(layer, f"model '{name}'")
     return layer

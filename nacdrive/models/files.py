@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from nacdrive.common import plugins
-from nacdrive.common.errors import UserError, first_line
+from nacdrive.common.errors import UserError, first_line, instead_of, told
 from nacdrive.common.files import refuse_existing
 from nacdrive.common.paths import find_model
 from nacdrive.common.tensor_file import SAFETENSORS, TENSORS, json_object, read_tensor_file, write_tensor_file
@@ -48,7 +49,7 @@ def load_policy(
     path = find_model(path, expect_task)
     plugins.trust(*trust)
     content = read_tensor_file(path, KIND, VERSION, name="model file")
-    try:
+    with fitting(path):
         config = PolicyConfig.from_json(json_object(content, "config"))
         plugins.check_trusted(path, config.task, config.model, config.options)
         meta = json_object(content, "meta")
@@ -58,8 +59,6 @@ def load_policy(
             )
         network = DrivingNetwork(config)
         network.load_state_dict(content["tensors"])
-    except (KeyError, TypeError, ValueError, RuntimeError, ArithmeticError, AttributeError) as error:
-        raise wrong_content(path, error) from error
     return Policy(network.to(check_device(device)), path.stem, meta)
 
 
@@ -77,23 +76,21 @@ def convert_model(source: Path | str, target: Path | str, *, overwrite: bool = F
     if TENSORS not in content:
         raise UserError(f"{source} holds no model but a {content['kind']}: give a model file.")
     kind, version, tensors = (content.pop(key) for key in ("kind", "version", TENSORS))
-    try:
+    with told(f"{source} cannot be written as {target.suffix}: ", ".", TypeError):
         write_tensor_file(target, kind, version, content, tensors)
-    except TypeError as error:
-        raise UserError(f"{source} cannot be written as {target.suffix}: {error}.") from error
 
 
-def wrong_content(path: Path, error: Exception) -> UserError:
-    """What to say of a sound file that holds no sound network."""
-    return UserError(f"{path} is damaged or was made by another nacdrive ({first_line(error)}): train or copy it anew.")
+def fitting(path: Path) -> AbstractContextManager[None]:
+    """What a description of a network raises inside that does not fit it says that the file ``path`` is unsound."""
+    misfits = (KeyError, TypeError, ValueError, RuntimeError, ArithmeticError, AttributeError)
+    before, after = f"{path} is damaged or was made by another nacdrive (", "): train or copy it anew."
+    return told(before, after, *misfits, say=first_line)
 
 
 def check_device(name: str) -> torch.device:
     """The device ``cpu``, ``cuda`` or ``cuda:N``."""
-    try:
+    with instead_of(RuntimeError, f"there is no device '{name}': give cpu or cuda."):
         device = torch.device(name)
-    except RuntimeError as error:
-        raise UserError(f"there is no device '{name}': give cpu or cuda.") from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UserError("there is no CUDA device that this PyTorch can use: give --device cpu.")
     if device.type not in ("cpu", "cuda"):

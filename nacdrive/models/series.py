@@ -17,7 +17,7 @@ from nacdrive.common.plugins import check_trusted
 from nacdrive.common.tensor_file import json_object, read_tensor_file, write_tensor_file
 from nacdrive.layers import build
 from nacdrive.models.config import NetworkConfig
-from nacdrive.models.files import check_device, wrong_content
+from nacdrive.models.files import check_device, fitting
 from nacdrive.nac.variants import PAPER, PRESETS, VARIANTS
 
 KIND = "nacdrive series model"
@@ -131,7 +131,7 @@ def load_series(path: Path, *, task: str, device: str = "cpu") -> tuple[SeriesNe
     with what they are tested on.
     """
     content = read_tensor_file(path, KIND, VERSION, name="model file")
-    try:
+    with fitting(path):
         config = SeriesConfig.from_json(json_object(content, "config"))
         check_trusted(path, config.task, config.model, config.options)
         meta = json_object(content, "meta")
@@ -141,6 +141,4 @@ def load_series(path: Path, *, task: str, device: str = "cpu") -> tuple[SeriesNe
             raise UserError(f"{path} was trained under the {config.protocol} protocol: train one under 'sequence'.")
         network = SeriesNetwork(config)
         network.load_state_dict(series_tensors(content["tensors"], config.gap_s, content.get("time")))
-    except (KeyError, TypeError, ValueError, RuntimeError, ArithmeticError, AttributeError) as error:
-        raise wrong_content(path, error) from error
     return network.to(check_device(device)).eval(), meta

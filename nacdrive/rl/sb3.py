@@ -20,7 +20,7 @@ from gymnasium import spaces
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor
 
-from nacdrive.common.errors import UserError, first_line
+from nacdrive.common.errors import UserError, first_line, instead_of, told
 from nacdrive.common.foreign_json import parse_object
 from nacdrive.common.plugins import check_trusted
 from nacdrive.models.agents import nature
@@ -108,10 +108,8 @@ def read_sb3(path: Path) -> Sb3Zip:
         raise UserError(f"{path} is a model of another algorithm than PPO: give one that PPO trained.")
     if policy.startswith("sb3_contrib"):
         raise UserError(f"{path} is a model of sb3-contrib ({policy}): give one of stable-baselines3's own PPO.")
-    try:
+    with instead_of(Exception, f"{path} cannot be read: its weights are damaged, or more than tensors."):
         tensors = torch.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise UserError(f"{path} cannot be read: its weights are damaged, or more than tensors.") from error
     if not isinstance(tensors, dict) or not all(isinstance(value, Tensor) for value in tensors.values()):
         raise UserError(f"{path} cannot be read: its weights are no tensors by name.")
     return Sb3Zip(path, data, tensors)
@@ -135,12 +133,8 @@ def to_net(model: Sb3Zip, grey: bool = False) -> tuple[PolicyNet | nature.Nature
     colour = not grey and shape[0] % 3 == 0
     view = View(shape[0] // 3 if colour else shape[0], shape[1], shape[2], colour, rows=None, zeros=True)
     named = str(_described(model.data.get("policy_kwargs"), "activation_fn") or "Tanh")
-    try:
+    with told(f"{model.path}: its network is not the one of CnnPolicy (", "): it cannot be exported.", ValueError):
         net = nature.of_sb3(model.tensors, view, re.sub(r".*\.|'>", "", named))
-    except ValueError as error:
-        raise UserError(
-            f"{model.path}: its network is not the one of CnnPolicy ({error}): it cannot be exported."
-        ) from error
     return net, {**about, "view": view.to_json(), "network": net.about}
 
 

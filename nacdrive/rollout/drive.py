@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from nacdrive.common.action import KEYBOARD, Action
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, told
 from nacdrive.common.files import file_checksum
 from nacdrive.common.plugins import load_object
 from nacdrive.common.runs import plain
@@ -123,14 +123,12 @@ class Drive:
     @classmethod
     def from_json(cls, about: Mapping[str, Any]) -> Drive:
         """The drive that ``to_json`` described; ``UserError`` if another nacdrive described it."""
-        try:
+        with told("this drive was described by another nacdrive (", ").", TypeError, ValueError):
             known = dict(about)
             known["camera"] = CameraNoise(**known.get("camera", {}))
             known["around"] = tuple(known.get("around", ()))
             known["model"] = Path(known["model"]) if "model" in known else None
             return cls(**known)
-        except (TypeError, ValueError) as error:
-            raise UserError(f"this drive was described by another nacdrive ({error}).") from error
 
 
 class LoadedDrive:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, instead_of
 from nacdrive.common.files import atomic_path
 from nacdrive.drivers.tick import Listener, Tick
 from nacdrive.viz.overlay import HEIGHT, WIDTH, FrameOverlay
@@ -100,12 +100,10 @@ class VideoWriter:
 
 def ffmpeg() -> str:
     """Path of the ffmpeg that imageio-ffmpeg carries."""
-    try:
+    with instead_of(RuntimeError, "there is no ffmpeg: run pip install --force-reinstall imageio-ffmpeg."):
         import imageio_ffmpeg
 
         return str(imageio_ffmpeg.get_ffmpeg_exe())
-    except RuntimeError as error:
-        raise UserError("there is no ffmpeg: run pip install --force-reinstall imageio-ffmpeg.") from error
 
 
 def ffmpeg_version() -> str:

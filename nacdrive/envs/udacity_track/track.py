@@ -5,10 +5,12 @@ No seed changes the two tracks that are named here; ``random_road`` draws others
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -107,66 +109,12 @@ class Track:
         return point, float(self.heading[first] + share * turn)
 
 
-Stretches = tuple[tuple[float, float], ...]
+Stretches = Sequence[tuple[float, float]]
 """Parts of a lap: from and to, as shares of it."""
-
-
-def fixed_track(
-    name: str,
-    corners: Sequence[tuple[float, float, float]],
-    rounding: float,
-    bridge: Stretches,
-    earth: Stretches,
-    **more: Any,
-) -> Track:
-    """A track past ``corners`` (east, north, up), rounded over ``rounding`` metres; ``more``: fields of ``Track``."""
-    line = evenly_spaced(rounded(evenly_spaced(np.array(corners, dtype=float), 0.5), rounding / 0.5))
-    heading, curvature = directions(line)
-    count = len(line)
-    more |= {"bridge": stretches(count, bridge), "earth_edge": stretches(count, earth), "bank": np.zeros(count)}
-    more |= {"tunnel": np.zeros(count, dtype=bool), "rails": np.zeros((count, 2), dtype=bool)}
-    return Track(name, line, heading, curvature, **more)
-
-
-TRACK_SPECS = {
-    # An easy loop of the size of the simulator's first track, counter-clockwise as there; every bend can be driven
-    # at the top speed.
-    "lake": partial(
-        fixed_track,
-        corners=(
-            (-40, -8, 1.4), (30, -14, 1.2), (110, -4, 1.2), (185, 8, 1.5), (225, 55, 2.0), (206, 112, 2.4),
-            (158, 150, 2.4), (163, 206, 2.2), (205, 248, 2.2), (196, 304, 2.6), (140, 330, 3.0), (76, 308, 3.0),
-            (28, 262, 2.4), (-34, 246, 2.0), (-96, 268, 1.8), (-154, 244, 1.8), (-168, 182, 2.0), (-128, 128, 2.2),
-            (-140, 66, 2.0), (-104, 14, 1.6),
-        ),
-        rounding=19.0,
-        half_width=4.5,
-        bridge=((0.555, 0.615),),
-        earth=((0.632, 0.668), (0.20, 0.225)),
-        water_level=-0.9,
-        relief=16.0,
-        lake=(30.0, 130.0, 62.0),
-    ),
-    # A narrow road over hills with sharp bends: the limits of speed must be known there.
-    "mountain": partial(
-        fixed_track,
-        corners=(
-            (0, 0, 4), (70, -6, 6), (128, 4, 10), (150, 44, 13), (112, 66, 16), (70, 62, 18), (48, 92, 21),
-            (78, 118, 23), (134, 116, 24), (186, 104, 22), (226, 130, 19), (218, 176, 17), (170, 182, 17),
-            (136, 204, 18), (150, 246, 21), (120, 280, 24), (74, 266, 26), (52, 224, 26), (14, 206, 24),
-            (-34, 226, 21), (-76, 206, 18), (-70, 160, 15), (-24, 146, 13), (-16, 106, 11), (-62, 84, 9),
-            (-104, 62, 7), (-108, 18, 5), (-66, -8, 4),
-        ),
-        rounding=10.0,
-        half_width=3.6,
-        bridge=(),
-        earth=((0.30, 0.36), (0.62, 0.66)),
-        style=RoadStyle(centre_line="dashed"),
-        water_level=-6.0,
-        relief=34.0,
-        lake=(30.0, -120.0, 50.0),
-    ),
-}  # fmt: skip
+TRACK_SPECS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("tracks.json").read_text(encoding="utf-8"))
+"""Arguments of ``fixed_track`` by name. ``lake`` is an easy loop of the size of the simulator's first track,
+counter-clockwise as there: every bend can be driven at the top speed. ``mountain`` is a narrow road over hills with
+sharp bends: the limits of speed must be known there."""
 TRACKS = tuple(TRACK_SPECS)
 
 
@@ -175,7 +123,30 @@ def load_track(name: str) -> Track:
     """The track ``lake`` or ``mountain``; computed once, to be left unchanged."""
     if name not in TRACK_SPECS:
         raise unknown_name("track", name, TRACK_SPECS)
-    return TRACK_SPECS[name](name)
+    return fixed_track(name, **TRACK_SPECS[name])
+
+
+def fixed_track(
+    name: str,
+    *,
+    corners: Sequence[tuple[float, float, float]],
+    rounding: float,
+    bridge: Stretches,
+    earth: Stretches,
+    style: Mapping[str, Any],
+    lake: Sequence[float],
+    **more: Any,
+) -> Track:
+    """A track past ``corners`` (east, north, up), rounded over ``rounding`` metres; ``style``: fields of ``RoadStyle``,
+    ``more`` of ``Track``.
+    """
+    line = evenly_spaced(rounded(evenly_spaced(np.array(corners, dtype=float), 0.5), rounding / 0.5))
+    heading, curvature = directions(line)
+    count = len(line)
+    more |= {"bridge": stretches(count, bridge), "earth_edge": stretches(count, earth), "bank": np.zeros(count)}
+    more |= {"tunnel": np.zeros(count, dtype=bool), "rails": np.zeros((count, 2), dtype=bool)}
+    east, north, radius = lake
+    return Track(name, line, heading, curvature, lake=(east, north, radius), style=RoadStyle(**style), **more)
 
 
 def directions(line: Array) -> tuple[Array, Array]:

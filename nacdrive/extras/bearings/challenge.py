@@ -10,6 +10,7 @@ lives were printed after the challenge. With 10 s a file the two agree for ten o
 
 from __future__ import annotations
 
+import csv
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -49,16 +50,6 @@ CONSTANT_S = 1000.0
 """A round answer, chosen without looking."""
 PERIOD_S = 10.0
 
-LEARNING_FILES = {
-    "Bearing1_1": 2803,
-    "Bearing1_2": 871,
-    "Bearing2_1": 911,
-    "Bearing2_2": 797,
-    "Bearing3_1": 515,
-    "Bearing3_2": 1637,
-}
-"""Files of each learning bearing, all of which ran to failure."""
-
 
 @dataclass(frozen=True)
 class Question:
@@ -77,18 +68,13 @@ class Question:
         return PERIOD_S * (self.full_files - self.files)
 
 
+ROWS = list(csv.DictReader(Path(__file__).with_name("challenge.csv").read_text(encoding="utf-8").splitlines()))
+LEARNING_FILES = {row["bearing"]: int(row["full_files"]) for row in ROWS if not row["files"]}
+"""Files of each learning bearing, all of which ran to failure."""
 QUESTIONS = {
-    "Bearing1_3": Question(1802, 2375, 5730.0),
-    "Bearing1_4": Question(1139, 1428, 339.0),
-    "Bearing1_5": Question(2302, 2463, 1610.0),
-    "Bearing1_6": Question(2302, 2448, 1460.0),
-    "Bearing1_7": Question(1502, 2259, 7570.0),
-    "Bearing2_3": Question(1202, 1955, 7530.0),
-    "Bearing2_4": Question(612, 751, 1390.0),
-    "Bearing2_5": Question(2002, 2311, 3090.0),
-    "Bearing2_6": Question(572, 701, 1290.0),
-    "Bearing2_7": Question(172, 230, 580.0),
-    "Bearing3_3": Question(352, 434, 820.0),
+    row["bearing"]: Question(int(row["files"]), int(row["full_files"]), float(row["printed_s"]))
+    for row in ROWS
+    if row["files"]
 }
 """The eleven test bearings in the challenge's order."""
 

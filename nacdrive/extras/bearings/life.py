@@ -17,7 +17,7 @@ from nacdrive.extras.bearings.challenge import learning_lives_s
 from nacdrive.extras.bearings.runs import read_own
 from nacdrive.extras.bearings.task import Bearings
 from nacdrive.extras.bearings.wear import WEAR_ERROR, RemainingLife, SurvivalPrior, WearCurve, plot_wear, wear_curves
-from nacdrive.models.files import wrong_content
+from nacdrive.models.files import fitting
 from nacdrive.training.predict import TrainedSeries
 
 COLUMNS = ("bearing", "t_s", "wear", "remaining_s", "remaining_low_s", "remaining_high_s", "wear_shows")
@@ -53,11 +53,9 @@ def predict_lives(model: TrainedSeries, folder: Path, lives_s: Sequence[float] =
     runs = read_own(folder)
     samples = Bearings().cut(runs)
     curves = wear_curves(model.predict(samples), samples)
-    try:
+    with fitting(model.path):
         learnt = {str(name): float(life) for name, life in model.network.config.about.get("lives_s", {}).items()}
         error = float(model.meta.get("scores", {}).get("pronostia", {}).get("rmse_worn", WEAR_ERROR))
-    except (AttributeError, TypeError, ValueError) as wrong:
-        raise wrong_content(model.path, wrong) from wrong
     if not 0 < error <= 1:
         error = WEAR_ERROR
     lives = {}

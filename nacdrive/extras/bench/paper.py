@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import csv
+import json
 from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).parent
 
-CONTRADICTIONS = {
-    "carracing": "The paper's text calls NAC-PW (80.72) the best; its table has mTAN at 80.86. CTA and ODEFormer share "
-    "one number, 80.54 ± 0.40.",
-    "udacity": "The paper's Table 4 names the metric MAE, its text MSE.",
-    "pronostia": "The paper's text calls NAC-Exact (37.75) the best and gives NAC-PW the same number; "
-    "its table has NAC-PW at 37.50.",
-    "xjtu-sy": "The paper's text calls NAC-phi (29.53) the third best; in its table CT-RNN (26.01), Attention (26.29), "
-    "GRU (26.65), NAC-Steady (26.76), mmRNN (27.84), NAC-PW (28.01) and NAC-Euler (28.46) are better.",
-}
+_REMARKS = json.loads((HERE / "paper_remarks.json").read_text(encoding="utf-8"))
+CONTRADICTIONS: dict[str, str] = _REMARKS["contradictions"]
 """Where the paper's prose disagrees with its table; the table is quoted."""
-NOTEBOOK = {
-    "pronostia": {"gru-ode": 39.11, "cta": 35.16},
-    "xjtu-sy": {"gru": 23.65, "mmrnn": 27.14, "cta": 23.86},
-    "hust": {"gru": 31.86},
-}
+NOTEBOOK: dict[str, dict[str, float]] = _REMARKS["notebook"]
 """Six means of baselines that the authors' public notebook prints otherwise than the table, task -> model -> mean. The
 deviations beside them are the same, and so are its 33 other numbers of baselines; the table is quoted."""
 

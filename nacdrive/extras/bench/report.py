@@ -281,12 +281,7 @@ def latex(comparisons: Sequence[Comparison]) -> str:
     return "\n".join(lines)
 
 
-STYLE = (
-    "body{font:15px system-ui;margin:2em auto;max-width:75em;padding:0 1em;color-scheme:light dark}"
-    "table{border-collapse:collapse;display:block;overflow-x:auto}td,th{padding:.25em .7em;text-align:right;"
-    "border-bottom:1px solid #8884;font-variant-numeric:tabular-nums}td:first-child,th:first-child{text-align:left}"
-    "img{max-width:48%;background:white}"
-)
+STYLE = Path(__file__).with_name("report.css").read_text(encoding="utf-8").replace("\n", "")
 
 
 def html_text(comparisons: Sequence[Comparison], command: str, figures: Mapping[int, Sequence[str]]) -> str:

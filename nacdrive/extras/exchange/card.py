@@ -36,14 +36,7 @@ SIZES = (
     (10**8, "10M<n<100M"),
 )
 """The Hub's classes of size, by rows."""
-_HUB_LICENSES = """
-apache-2.0 mit openrail afl-3.0 artistic-2.0 bsl-1.0 bsd bsd-2-clause bsd-3-clause bsd-3-clause-clear c-uda cc cc0-1.0
-cc-by-2.0 cc-by-2.5 cc-by-3.0 cc-by-4.0 cc-by-sa-3.0 cc-by-sa-4.0 cc-by-nc-2.0 cc-by-nc-3.0 cc-by-nc-4.0 cc-by-nd-4.0
-cc-by-nc-nd-3.0 cc-by-nc-nd-4.0 cc-by-nc-sa-2.0 cc-by-nc-sa-3.0 cc-by-nc-sa-4.0 cdla-sharing-1.0 cdla-permissive-1.0
-cdla-permissive-2.0 wtfpl ecl-2.0 epl-1.0 epl-2.0 etalab-2.0 eupl-1.1 agpl-3.0 gfdl gpl gpl-2.0 gpl-3.0 lgpl lgpl-2.1
-lgpl-3.0 isc lppl-1.3c ms-pl mpl-2.0 odc-by odbl osl-3.0 postgresql ofl-1.1 ncsa unlicense zlib pddl
-"""
-HUB_LICENSES = frozenset(_HUB_LICENSES.split())
+HUB_LICENSES = frozenset(json.loads(Path(__file__).with_name("hub_licenses.json").read_text(encoding="utf-8")))
 """Licences that the Hub knows by these names; any other one is ``other`` there."""
 SHOWN = 20
 """Episodes that the table of a card lists."""

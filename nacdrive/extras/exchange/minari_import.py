@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
-from nacdrive.common.errors import UserError, first_line
+from nacdrive.common.errors import UserError, first_line, told
 from nacdrive.common.foreign_json import parse_object, read_object
 from nacdrive.datasets.episode import OPTIONAL, SIDES, Episode, unknown_columns
 from nacdrive.datasets.images import check_size, encode_png
@@ -95,13 +95,11 @@ def camera_spaces(
     for place, part in places.items():
         shape = part.get("shape") if isinstance(part, dict) and part.get("type") == "Box" else None
         if isinstance(shape, list) and len(shape) == 3 and shape[2] == 3 and part.get("dtype") == "uint8":
-            try:
+            with told(
+                f"{folder} says that its pictures have the shape {str(shape)[:80]}: ", ".", TypeError, ValueError
+            ):
                 height, width = int(shape[0]), int(shape[1])
                 check_size(height, width)
-            except (TypeError, ValueError) as error:
-                raise UserError(
-                    f"{folder} says that its pictures have the shape {str(shape)[:80]}: {error}."
-                ) from error
             boxes[place] = height, width
     cameras = {place[-1]: place for place in boxes if place[-1] in ("center", *SIDES)}
     if len(boxes) == 1:

@@ -14,7 +14,7 @@ from itertools import takewhile
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, instead_of
 from nacdrive.common.net import listen
 
 if TYPE_CHECKING:
@@ -38,10 +38,8 @@ def check_server_versions() -> str:
     versions = {}
     for name, lowest in LOWEST.items():
         wanted = ".".join(map(str, lowest))
-        try:
+        with instead_of(PackageNotFoundError, f"{name} is missing: run pip install '{name}>={wanted}'."):
             versions[name] = version(name)
-        except PackageNotFoundError as error:
-            raise UserError(f"{name} is missing: run pip install '{name}>={wanted}'.") from error
         if release(versions[name]) < lowest:
             # What many drive.py pin: it cannot serve modern clients, and nacdrive needs the newer one's sessions.
             raise UserError(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from math import copysign
+from pathlib import Path
 
 from nacdrive.common.errors import unknown_name
-
-NBSP = "\u00a0"
 
 
 @dataclass(frozen=True)
@@ -40,17 +40,8 @@ class NumberFormat:
         return copysign(value, -1.0 if sign in ("-", "\u2212") else 1.0) if sign else value
 
 
-NUMBER_FORMATS = {
-    "en-US": NumberFormat(),
-    "de-DE": NumberFormat(",", "."),
-    "de-CH": NumberFormat(".", "'"),
-    "fr-FR": NumberFormat(",", NBSP),
-    "pl-PL": NumberFormat(",", NBSP),
-    "hr-HR": NumberFormat(",", ".", "- {}"),
-    "sv-SE": NumberFormat(",", NBSP, "\u2212{}"),
-    "ar-SA": NumberFormat(".", ",", "{}-"),
-    "fa-IR": NumberFormat("/", ",", "{}-"),
-}
+_SIGNS: dict[str, list[str]] = json.loads(Path(__file__).with_name("number_formats.json").read_text(encoding="utf-8"))
+NUMBER_FORMATS = {name: NumberFormat(*signs) for name, signs in _SIGNS.items()}
 """One culture for each way in which Mono's 340 cultures differ here."""
 
 

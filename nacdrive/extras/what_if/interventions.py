@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from nacdrive.common.action import Action
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, instead_of
 from nacdrive.models.effects import softmax
 from nacdrive.models.policy import Policy
 from nacdrive.nac import NAC
@@ -160,10 +160,8 @@ def edit_from_json(given: Any) -> Edit:
     for field, value in values.items():
         if not fits(value, wanted[field]):
             raise UserError(f"{name}: {field} must be of the type {wanted[field]}.")
-    try:
+    with instead_of(TypeError, f"{name} needs the fields {', '.join(wanted)}."):
         return KINDS[name](**values)
-    except TypeError as error:
-        raise UserError(f"{name} needs the fields {', '.join(wanted)}.") from error
 
 
 def fits(value: Any, kind: str) -> bool:

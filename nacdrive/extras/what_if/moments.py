@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from threading import Lock
 from typing import Any
 
@@ -48,8 +50,7 @@ class MomentMemory:
     def __init__(self, window: int, most_bytes: int) -> None:
         self.window, self.most_bytes = window, most_bytes
         self._lock = Lock()
-        self._kept: list[Decided] = []
-        self._gone = 0
+        self._kept: deque[Decided] = deque()
         self._bytes = 0
         self._attempt: Attempt | None = None
 
@@ -67,21 +68,16 @@ class MomentMemory:
             self._kept.append(Decided(seq, tick.taken_s, tick.frame, attempt, index))
             self._bytes += tick.frame.nbytes
             while self._bytes > self.most_bytes:
-                self._bytes -= self._kept[self._gone].frame.nbytes
-                self._gone += 1
-            # Cut off in large pieces, for each cut moves all that stay.
-            if self._gone > 256 and self._gone > len(self._kept) // 4:
-                del self._kept[: self._gone]
-                self._gone = 0
+                self._bytes -= self._kept.popleft().frame.nbytes
 
     def find(self, name: dict[str, int]) -> Moment | None:
         """The decision of ``{"seq": number}`` with the window before it."""
         with self._lock:
-            at = bisect_right(self._kept, name.get("seq", 0), lo=self._gone, key=lambda one: one.seq) - 1
-            if at < self._gone or self._kept[at].seq != name.get("seq"):
+            at = bisect_right(self._kept, name.get("seq", 0), key=lambda one: one.seq) - 1
+            if at < 0 or self._kept[at].seq != name.get("seq"):
                 return None
             last = self._kept[at]
-            before = self._kept[max(self._gone, at - self.window) : at]
+            before = islice(self._kept, max(0, at - self.window), at)
             window = [one for one in before if one.attempt is last.attempt] + [last]
             past = tuple(last.attempt.actions[: last.index])
         return Moment([one.frame for one in window], [one.t_s for one in window], last.attempt.seed, past)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, told
 from nacdrive.layers import build, contract
 from nacdrive.layers.base import SequenceLayer
 
@@ -59,11 +59,9 @@ class Memory(nn.Module):
         super().__init__()
         self.spec = spec
         self.into = nn.Linear(features, spec.width)
-        try:
+        with told(f"the memory '{spec.layer}' cannot be built: ", ".", TypeError, ValueError):
             sizes = (spec.width, spec.heads, spec.window)
             self.layer: SequenceLayer = build(spec.layer, *sizes, gap_s=spec.gap_s, **spec.options)
-        except (TypeError, ValueError) as error:
-            raise UserError(f"the memory '{spec.layer}' cannot be built: {error}.") from error
         check_streams(self.layer, spec.layer)
         self.out_features = features + spec.width
         self.eval()
