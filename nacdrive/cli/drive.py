@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Interval
 
-from nacdrive.common.errors import UserError, told
+from nacdrive.common.errors import UserError, quoted
 from nacdrive.common.options import LivePage, Port, SaliencyOption, TimeLimit, TracksIfGiven, VideoOption
 from nacdrive.drivers.options import CameraOptions, Driving, WheelOption, check_expert
 from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST
@@ -393,7 +393,7 @@ def warm_up(policy: PolicyDriver) -> float:
     from nacdrive.envs.udacity.telemetry import HEIGHT, WIDTH
 
     took_s = []
-    with told("this policy cannot drive the simulator (", "): give another --model.", ValueError):
+    with quoted("this policy cannot drive the simulator (", "): give another --model.", ValueError):
         for k in range(4):
             began = time.perf_counter()
             policy.policy.step(np.zeros((HEIGHT, WIDTH, 3), np.uint8), 0.02 * k, 0.0)

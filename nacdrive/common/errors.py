@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from difflib import get_close_matches
 
 MISFITS = (KeyError, TypeError, ValueError, OverflowError)
@@ -31,7 +31,7 @@ def in_a_sentence(before: str, after: str = "", kind: type[UserError] = UserErro
 
 
 @contextmanager
-def told(before: str, after: str, *kinds: type[Exception], say: Callable[[Exception], str] = str) -> Iterator[None]:
+def quoted(before: str, after: str, *kinds: type[Exception], say: Callable[[Exception], str] = str) -> Iterator[None]:
     """An error of these ``kinds`` inside becomes a ``UserError``: what it says, with words before and after it."""
     try:
         yield
@@ -39,13 +39,9 @@ def told(before: str, after: str, *kinds: type[Exception], say: Callable[[Except
         raise UserError(f"{before}{say(error)}{after}") from error
 
 
-@contextmanager
-def instead_of(kinds: type[Exception] | tuple[type[Exception], ...], sentence: str) -> Iterator[None]:
+def instead_of(kinds: type[Exception] | tuple[type[Exception], ...], sentence: str) -> AbstractContextManager[None]:
     """An error of these ``kinds`` inside becomes a ``UserError`` that says ``sentence``."""
-    try:
-        yield
-    except kinds as error:
-        raise UserError(sentence) from error
+    return quoted(sentence, "", *(kinds if isinstance(kinds, tuple) else (kinds,)), say=lambda error: "")
 
 
 def named(error: BaseException) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from nacdrive.common.errors import UserError, instead_of, told
+from nacdrive.common.errors import UserError, instead_of, quoted
 
 MAX_JSON_BYTES = 2**26
 """Of a JSON file; the longest that a data set has of its own are a few megabytes."""
@@ -62,7 +62,7 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path} {what}: check the path.")
     if path.stat().st_size > MAX_JSON_BYTES:
         raise UserError(f"{path} is longer than {MAX_JSON_BYTES >> 20} MiB, which no description of a data set is.")
-    with told(f"{path} is not readable as JSON (", "): it is damaged or another kind of file.", ValueError):
+    with quoted(f"{path} is not readable as JSON (", "): it is damaged or another kind of file.", ValueError):
         return parse(path.read_bytes())
 
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, distributions
 from typing import Any, Generic, TypeVar, cast
 
-from nacdrive.common.errors import UserError, instead_of, told, unknown_name
+from nacdrive.common.errors import UserError, instead_of, quoted, unknown_name
 from nacdrive.common.foreign_json import parts_of
 
 T = TypeVar("T")
@@ -164,7 +164,7 @@ class Registry(Generic[T]):
         if known is not None:
             return cast(T, load_object(known) if isinstance(known, str) else known)
         if entries:
-            with told(f"{self.kind} '{name}' of the package {owners[0]} does not load: ", "", UserError):
+            with quoted(f"{self.kind} '{name}' of the package {owners[0]} does not load: ", "", UserError):
                 return cast(T, load_object(entries[0].value))
         if ":" in name:
             part = cast(T, load_object(name))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nacdrive.common.errors import MISFITS, UserError, named, told
+from nacdrive.common.errors import MISFITS, UserError, named, quoted
 from nacdrive.common.files import read_json, write_json
 from nacdrive.common.result_folder import BOOKKEEPING, COMPLETE, locked, partial_target, publish, refuse_special_place
 from nacdrive.common.runs import package_versions
@@ -177,7 +177,7 @@ def _read_manifest(folder: Path) -> tuple[dict[str, Any], list[EpisodeInfo]]:
         raise UserError(
             f"{path} has schema {version}, and this nacdrive reads up to {SCHEMA_VERSION}: install a newer nacdrive."
         )
-    with told(f"{path} is damaged (", "): restore it from a copy.", *MISFITS, AttributeError, say=named):
+    with quoted(f"{path} is damaged (", "): restore it from a copy.", *MISFITS, AttributeError, say=named):
         listed = [EpisodeInfo.from_json(folder, entry) for entry in manifest["episodes"]]
         missing = {"source", "fps", "expert", "recipe", "dropped"} - manifest.keys()
         if not missing:

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nacdrive.common.errors import UserError, told
+from nacdrive.common.errors import UserError, quoted
 
 MD5 = {
     "train-images": "6bbc9ace898e44ae57da46a324031adb",
@@ -84,7 +84,7 @@ def read_part(path: Path, part: str) -> NDArray[np.uint8]:
     """Unpack, check and decode one idx file: [N, 28, 28] or [N], read-only."""
     data = path.read_bytes()
     if data[:2] == b"\x1f\x8b":
-        with told(f"{path} cannot be unpacked (", "): delete it and fetch it again.", OSError, EOFError, zlib.error):
+        with quoted(f"{path} cannot be unpacked (", "): delete it and fetch it again.", OSError, EOFError, zlib.error):
             data = gzip.decompress(data)
     md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
     if md5 != MD5[part]:

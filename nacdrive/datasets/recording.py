@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nacdrive.common.errors import UserError, told, unknown_name
+from nacdrive.common.errors import UserError, quoted, unknown_name
 from nacdrive.common.paths import find_recording
 from nacdrive.datasets.episode import COLUMNS, OPTIONAL, Episode, unknown_columns
 from nacdrive.datasets.episode_file import NotAnEpisodeError, from_parquet
@@ -93,7 +93,7 @@ class Recording:
             UserError: for another column or length, or a folder that holds something else.
         """
         appender = Appender(folder, source=source)
-        with told("frames, times and columns do not fit each other: ", ".", ValueError):
+        with quoted("frames, times and columns do not fit each other: ", ".", ValueError):
             for values in zip(frames, np.asarray(t_s), *map(np.asarray, columns.values()), strict=True):
                 appender.append(dict(zip(("frame", "t_s", *columns), values, strict=True)))
         appender.end_episode()
@@ -267,7 +267,7 @@ def read_listed(info: EpisodeInfo) -> Episode:
 def load_episode(info: EpisodeInfo) -> Episode:
     """``read_listed`` for people: a ``UserError`` as there, and what to do."""
     advice = f"'nacdrive recordings check {info.path.parent} --set-aside' keeps the rest usable"
-    with told(f"{info.path} ", f": {advice}.", NotAnEpisodeError):
+    with quoted(f"{info.path} ", f": {advice}.", NotAnEpisodeError):
         return read_listed(info)
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nacdrive.common.errors import MISFITS, UserError, named, told
+from nacdrive.common.errors import MISFITS, UserError, named, quoted
 from nacdrive.common.result_folder import locked, publish, result_folder, staged
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import to_parquet
@@ -98,7 +98,7 @@ def write_recording(
 
 def manifest_of(header: Mapping[str, Any]) -> dict[str, Any]:
     """The manifest that a header stands for."""
-    with told("what the data set says of its recording is damaged (", "): export it again.", *MISFITS, say=named):
+    with quoted("what the data set says of its recording is damaged (", "): export it again.", *MISFITS, say=named):
         manifest = new_manifest(**{name: header[name] for name in HEADER[:4]})
         manifest |= {name: header[name] for name in HEADER[4:] if header.get(name) is not None}
         check_types(manifest)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
-from nacdrive.common.errors import UserError, instead_of, told
+from nacdrive.common.errors import UserError, instead_of, quoted
 from nacdrive.models.config import PolicyConfig
 from nacdrive.models.effects import StepMeter, SteppedDecision
 from nacdrive.models.frame_policy import FramePolicy
@@ -28,10 +28,12 @@ class ExportedPolicy(FramePolicy):
             ModuleNotFoundError, f"{path} needs onnxruntime, which is not installed: pip install 'nacdrive[run]'."
         ):
             from nacdrive.drivers import onnx_runtime
-        with told("", "", onnx_runtime.PolicyError):
+        with quoted("", "", onnx_runtime.PolicyError):
             self._runtime = onnx_runtime.Policy(path)
         about = self._runtime.about
-        with told(f"{path} was exported by another nacdrive (", "): export it anew.", KeyError, TypeError, ValueError):
+        with quoted(
+            f"{path} was exported by another nacdrive (", "): export it anew.", KeyError, TypeError, ValueError
+        ):
             self.config = PolicyConfig.from_json(about["config"])
         self.name = Path(path).stem
         self.meta: dict[str, Any] = about["training"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nacdrive.common.errors import UserError, named, told, unknown_name
+from nacdrive.common.errors import UserError, named, quoted, unknown_name
 from nacdrive.common.plugins import Registry
 from nacdrive.layers.base import SequenceLayer
 from nacdrive.layers.contract import check_shapes
@@ -18,34 +18,24 @@ from nacdrive.nac import ABLATIONS, PRESETS, VARIANTS
 
 Factory = Callable[..., SequenceLayer]  # (in_features, d_model, num_heads, window, **options)
 
+CLASSES = {
+    "rnn": {"dense": "Dense", "rnn": "RNN", "lstm": "LSTM", "gru": "GRU"},
+    "ct_rnn": {"ct-rnn": "CTRNN", "gru-ode": "GRUODE", "phased-lstm": "PhasedLSTM", "mmrnn": "MMRNN"},
+    "ltc": {"ltc": "LTC"},
+    "ncp": {"cfc": "CfC", "ltc-ncp": "LTCNCP", "cfc-ncp": "CfCNCP"},
+    "state_space": {"deepstate": "DeepState", "s4": "S4"},
+    "nac": {"nac-key": "NACKey", "nac-key-plain": "NACKey"},
+    "attention": {
+        "attention": "Attention", "mha": "MHA", "linear-attention": "LinearAttention", "rela": "ReLA",
+        "performer": "Performer", "mtan": "MTAN", "odeformer": "ODEFormer",
+    },
+    "cta": {"cta": "CTA"},
+    "contiformer": {"contiformer": "ContiFormer", "contiformer-linear": "ContiFormerLinear"},
+    "block": {"stack": "Stack"},
+}  # fmt: skip
+"""Module -> name of a layer -> its class, without ``Layer`` at the end."""
 FILES = {
-    "dense": "rnn:DenseLayer",
-    "rnn": "rnn:RNNLayer",
-    "lstm": "rnn:LSTMLayer",
-    "gru": "rnn:GRULayer",
-    "ct-rnn": "ct_rnn:CTRNNLayer",
-    "gru-ode": "ct_rnn:GRUODELayer",
-    "phased-lstm": "ct_rnn:PhasedLSTMLayer",
-    "mmrnn": "ct_rnn:MMRNNLayer",
-    "ltc": "ltc:LTCLayer",
-    "cfc": "ncp:CfCLayer",
-    "ltc-ncp": "ncp:LTCNCPLayer",
-    "cfc-ncp": "ncp:CfCNCPLayer",
-    "deepstate": "state_space:DeepStateLayer",
-    "s4": "state_space:S4Layer",
-    "nac-key": "nac:NACKeyLayer",
-    "nac-key-plain": "nac:NACKeyLayer",
-    "attention": "attention:AttentionLayer",
-    "mha": "attention:MHALayer",
-    "linear-attention": "attention:LinearAttentionLayer",
-    "rela": "attention:ReLALayer",
-    "performer": "attention:PerformerLayer",
-    "mtan": "attention:MTANLayer",
-    "cta": "cta:CTALayer",
-    "odeformer": "attention:ODEFormerLayer",
-    "contiformer": "contiformer:ContiFormerLayer",
-    "contiformer-linear": "contiformer:ContiFormerLinearLayer",
-    "stack": "block:StackLayer",
+    name: f"nacdrive.layers.{module}:{kind}Layer" for module, kinds in CLASSES.items() for name, kind in kinds.items()
 }
 BENCH_ONLY = (*ABLATIONS, "nac-key-plain")
 LAG = "-lag"
@@ -56,10 +46,7 @@ OPTIONS: dict[str, dict[str, Any]] = {**VARIANTS, **PRESETS}
 LAYERS: Registry[Factory] = Registry(
     "model",
     "nacdrive.layers",
-    {
-        **dict.fromkeys(OPTIONS, "nacdrive.layers.nac:NACLayer"),
-        **{name: f"nacdrive.layers.{file}" for name, file in FILES.items()},
-    },
+    {**dict.fromkeys(OPTIONS, "nacdrive.layers.nac:NACLayer"), **FILES},
 )
 OPTIONS["nac-key-plain"] = {"plain": True}
 # The baselines of the paper's Table 1, in its order.
@@ -142,7 +129,7 @@ def build(
     if ":" in name and not (isinstance(factory, type) and issubclass(factory, SequenceLayer)):
         raise UserError(f"model '{name}' is no sequence layer: it must be a subclass of nacdrive.layers.SequenceLayer.")
     call = "Name(in_features, d_model, num_heads, window, gap_s=..., **options)"
-    with told(f"model '{name}' cannot be built as {call}: ", ".", Exception, say=named):
+    with quoted(f"model '{name}' cannot be built as {call}: ", ".", Exception, say=named):
         layer = factory(*given, **options)
     check_shapes(layer, f"model '{name}'")
     return layer

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from nacdrive.common import plugins
-from nacdrive.common.errors import UserError, first_line, instead_of, told
+from nacdrive.common.errors import UserError, first_line, instead_of, quoted
 from nacdrive.common.files import refuse_existing
 from nacdrive.common.paths import find_model
 from nacdrive.common.tensor_file import SAFETENSORS, TENSORS, json_object, read_tensor_file, write_tensor_file
@@ -76,7 +76,7 @@ def convert_model(source: Path | str, target: Path | str, *, overwrite: bool = F
     if TENSORS not in content:
         raise UserError(f"{source} holds no model but a {content['kind']}: give a model file.")
     kind, version, tensors = (content.pop(key) for key in ("kind", "version", TENSORS))
-    with told(f"{source} cannot be written as {target.suffix}: ", ".", TypeError):
+    with quoted(f"{source} cannot be written as {target.suffix}: ", ".", TypeError):
         write_tensor_file(target, kind, version, content, tensors)
 
 
@@ -84,7 +84,7 @@ def fitting(path: Path) -> AbstractContextManager[None]:
     """What a description of a network raises inside that does not fit it says that the file ``path`` is unsound."""
     misfits = (KeyError, TypeError, ValueError, RuntimeError, ArithmeticError, AttributeError)
     before, after = f"{path} is damaged or was made by another nacdrive (", "): train or copy it anew."
-    return told(before, after, *misfits, say=first_line)
+    return quoted(before, after, *misfits, say=first_line)
 
 
 def check_device(name: str) -> torch.device:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 from annotated_types import Interval
 
-from nacdrive.common.errors import UserError, told
+from nacdrive.common.errors import UserError, quoted
 from nacdrive.common.options import (
     Count,
     Device,
@@ -75,7 +75,7 @@ class AgentTraining(FormOption, BatchOption, SeedOption, defaults={"batch_size":
 
     @property
     def layer_options(self) -> dict[str, Any]:
-        with told("--memory-options is no JSON (", "): give such as '{\"topk\": 8}'.", json.JSONDecodeError):
+        with quoted("--memory-options is no JSON (", "): give such as '{\"topk\": 8}'.", json.JSONDecodeError):
             options = json.loads(self.memory_options)
         if not isinstance(options, dict):
             raise UserError("--memory-options is no JSON object: give such as '{\"topk\": 8}'.")

@@ -20,7 +20,7 @@ from gymnasium import spaces
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor
 
-from nacdrive.common.errors import UserError, first_line, instead_of, told
+from nacdrive.common.errors import UserError, first_line, instead_of, quoted
 from nacdrive.common.foreign_json import parse_object
 from nacdrive.common.plugins import check_trusted
 from nacdrive.models.agents import nature
@@ -133,7 +133,7 @@ def to_net(model: Sb3Zip, grey: bool = False) -> tuple[PolicyNet | nature.Nature
     colour = not grey and shape[0] % 3 == 0
     view = View(shape[0] // 3 if colour else shape[0], shape[1], shape[2], colour, rows=None, zeros=True)
     named = str(_described(model.data.get("policy_kwargs"), "activation_fn") or "Tanh")
-    with told(f"{model.path}: its network is not the one of CnnPolicy (", "): it cannot be exported.", ValueError):
+    with quoted(f"{model.path}: its network is not the one of CnnPolicy (", "): it cannot be exported.", ValueError):
         net = nature.of_sb3(model.tensors, view, re.sub(r".*\.|'>", "", named))
     return net, {**about, "view": view.to_json(), "network": net.about}
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from nacdrive.common.action import KEYBOARD, Action
-from nacdrive.common.errors import UserError, told
+from nacdrive.common.errors import UserError, quoted
 from nacdrive.common.files import file_checksum
 from nacdrive.common.plugins import load_object
 from nacdrive.common.runs import plain
@@ -123,7 +123,7 @@ class Drive:
     @classmethod
     def from_json(cls, about: Mapping[str, Any]) -> Drive:
         """The drive that ``to_json`` described; ``UserError`` if another nacdrive described it."""
-        with told("this drive was described by another nacdrive (", ").", TypeError, ValueError):
+        with quoted("this drive was described by another nacdrive (", ").", TypeError, ValueError):
             known = dict(about)
             known["camera"] = CameraNoise(**known.get("camera", {}))
             known["around"] = tuple(known.get("around", ()))

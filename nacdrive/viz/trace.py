@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
-from nacdrive.common.errors import UserError, told
+from nacdrive.common.errors import UserError, quoted
 from nacdrive.datasets.episode import Episode
 from nacdrive.drivers.exported import AnyPolicy
 from nacdrive.drivers.tick import Tick
@@ -51,7 +51,7 @@ def retrace(
         maps.append(cam() if cam is not None and is_new[i] and i % saliency_every == 0 else None)
         return action, spent
 
-    with told(f"{policy.name} cannot look at this recording: ", ".", ValueError):
+    with quoted(f"{policy.name} cannot look at this recording: ", ".", ValueError):
         ticks = list(replayed(episode, number, decide))
     return [replace(tick, neurons=states[i], saliency=maps[i]) for i, tick in enumerate(ticks)]
 

@@ -14,7 +14,7 @@ os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 
 import pygame
 
-from nacdrive.common.errors import told
+from nacdrive.common.errors import quoted
 
 SIZE = 960, 480
 UNSEEN = ("dummy", "offscreen")
@@ -28,7 +28,7 @@ class Window:
 
     def __init__(self, pace_s: float = 0.0) -> None:
         """``pace_s``: the least time of a ``show``, for a drive at its real speed; ``UserError`` without a display."""
-        with told("no window can be opened here (", "): drive without one, or log in to a desktop.", pygame.error):
+        with quoted("no window can be opened here (", "): drive without one, or log in to a desktop.", pygame.error):
             pygame.display.quit()
             self.surface = pygame.display.set_mode(SIZE)
             # Without a display SDL draws into memory, and nobody would see it.

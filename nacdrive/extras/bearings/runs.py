@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nacdrive.common.errors import UserError, told
+from nacdrive.common.errors import UserError, quoted
 from nacdrive.datasets.downloads import is_archive, unpacked
 from nacdrive.extras.bearings.features import FEATURES, FeatureTable, features
 from nacdrive.extras.bearings.layouts import PRONOSTIA, XJTU_SY, open_bearings, open_folder, sources
@@ -180,7 +180,7 @@ def read_feature_file(path: Path) -> PublishedBearing:
 
 def numbers_of(path: Path, line: int, row: dict[str, str], scalars: list[str]) -> list[float]:
     """Both axes' features and the named scalars of one row."""
-    with told(f"{path} line {line} is no row of published features (", "): check the file.", TypeError, ValueError):
+    with quoted(f"{path} line {line} is no row of published features (", "): check the file.", TypeError, ValueError):
         axes = [json.loads(row[axis]) for axis in AXES]
         numbers = [*axes[0], *axes[1], *(float(row[name]) for name in scalars)]
     if [len(axis) for axis in axes] != [EACH] * 2 or not np.isfinite(numbers).all() or min(numbers[0], numbers[7]) <= 0:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from nacdrive.common.errors import MISFITS, UserError, named, told
+from nacdrive.common.errors import MISFITS, UserError, named, quoted
 from nacdrive.common.foreign_json import parse_object, read_object
 from nacdrive.datasets.episode import Episode, unknown_columns
 from nacdrive.datasets.images import check_size
@@ -84,7 +84,7 @@ class LeRobotSet:
             raise UserError(f"there is no LeRobot data set in {folder} (no {INFO}): check the path and --from.")
         info = read_object(limits.within(folder, INFO))
         check_version(folder, info)
-        with told(f"{folder / INFO} is damaged (", "): get it again.", *MISFITS, AttributeError, say=named):
+        with quoted(f"{folder / INFO} is damaged (", "): get it again.", *MISFITS, AttributeError, say=named):
             features = {str(name): dict(feature) for name, feature in info["features"].items()}
             fps = float(info["fps"])
             total = int(info["total_frames"])

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nacdrive.common.errors import UserError, told
+from nacdrive.common.errors import UserError, quoted
 from nacdrive.common.files import write_json
 from nacdrive.common.version import __version__
 from nacdrive.datasets.episode import Episode
@@ -67,7 +67,7 @@ class Spaces:
             for camera, frames in episode.cameras.items():
                 for i, data in enumerate(frames):
                     frame = f"frame {i} ({camera}) of the episode of seed {episode.seed}"
-                    with told(f"{frame} is ", ".", ValueError):
+                    with quoted(f"{frame} is ", ".", ValueError):
                         size = image_header(data)[:2]
                     if shapes.setdefault(camera, size) != size:
                         raise UserError(

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
-from nacdrive.common.errors import UserError, first_line, told
+from nacdrive.common.errors import UserError, first_line, quoted
 from nacdrive.common.foreign_json import parse_object, read_object
 from nacdrive.datasets.episode import OPTIONAL, SIDES, Episode, unknown_columns
 from nacdrive.datasets.images import check_size, encode_png
@@ -95,7 +95,7 @@ def camera_spaces(
     for place, part in places.items():
         shape = part.get("shape") if isinstance(part, dict) and part.get("type") == "Box" else None
         if isinstance(shape, list) and len(shape) == 3 and shape[2] == 3 and part.get("dtype") == "uint8":
-            with told(
+            with quoted(
                 f"{folder} says that its pictures have the shape {str(shape)[:80]}: ", ".", TypeError, ValueError
             ):
                 height, width = int(shape[0]), int(shape[1])

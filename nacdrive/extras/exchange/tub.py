@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from nacdrive.common.errors import MISFITS, UserError, named, told
+from nacdrive.common.errors import MISFITS, UserError, named, quoted
 from nacdrive.common.files import write_json, write_text
 from nacdrive.common.foreign_json import MAX_JSON_BYTES, parse, parse_object, read_object
 from nacdrive.datasets.episode import COLUMNS, OPTIONAL, SIDES, Episode, unknown_columns
@@ -140,7 +140,7 @@ def import_tub(
     """
     records = read_records(folder)
     ours = read_object(limits.within(folder, limits.OURS)) if (folder / limits.OURS).is_file() else None
-    with told(f"{folder} is damaged (", "): copy the tub again.", *MISFITS, say=named):
+    with quoted(f"{folder} is damaged (", "): copy the tub again.", *MISFITS, say=named):
         header = limits.own_header(folder / limits.OURS, ours) if ours is not None else None
         about = {row["session"]: dict(row) for row in ours["episodes"]} if ours is not None else {}
         drives = split(records, math.inf if ours else PAUSE_S)

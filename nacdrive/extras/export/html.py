@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nacdrive.common.errors import UserError, told
+from nacdrive.common.errors import UserError, quoted
 from nacdrive.common.files import write_text
 from nacdrive.common.paths import shipped
 from nacdrive.common.version import __version__
@@ -81,7 +81,7 @@ def lap_page(model: Path, lap: Episode, seconds: float, playground: Callable[[Pa
 def load_lap(lap: Path, episode: int) -> Episode:
     """The episode of a folder, of an evaluation or of a file."""
     if lap.is_file():
-        with told(f"{lap} ", ": give a folder of recorded episodes, or one episode-*.parquet.", NotAnEpisodeError):
+        with quoted(f"{lap} ", ": give a folder of recorded episodes, or one episode-*.parquet.", NotAnEpisodeError):
             return from_parquet(lap.read_bytes())
     recording = Recording.open(kept_in(lap))
     if not 0 <= episode < len(recording):
@@ -92,7 +92,7 @@ def load_lap(lap: Path, episode: int) -> Episode:
 def lap_record(net: NetworkDescription, episode: Episode, seconds: float) -> dict[str, Any]:
     """The first ``seconds`` of an episode as the page reads it: plain JSON."""
     shape = (net.preprocessing.height, net.preprocessing.width, 3)
-    with told("the lap's first frame cannot be read (", "): record it anew.", ValueError):
+    with quoted("the lap's first frame cannot be read (", "): record it anew.", ValueError):
         lap_shape = decode_image(episode.frames[0]).shape
     spec = spec_of_source(episode.source)
     if lap_shape != shape or (spec is not None and spec.task != net.task):

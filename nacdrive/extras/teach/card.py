@@ -213,12 +213,12 @@ class TeachCard(Card):
             return f"Dropped: the policy of before drives. What you did stays recorded in {self.teaching.recording}."
         if self._job is not None and not self._learning:
             return "Reading the old laps. You may take the wheel already."
-        told = self._result() or "Take the wheel where it goes wrong, and hand back when it is well again."
+        news = self._result() or "Take the wheel where it goes wrong, and hand back when it is well again."
         if self._job is not None:
-            return f"{told} Learning round {self._job.round} from {counted(len(self._job.corrections))} ..."
+            return f"{news} Learning round {self._job.round} from {counted(len(self._job.corrections))} ..."
         if self._weights is not None and self.standing:
-            return f"{told} The new network takes over when the car stands."
-        return told
+            return f"{news} The new network takes over when the car stands."
+        return news
 
     def _result(self) -> str:
         """What the rounds have changed; '' before the first."""

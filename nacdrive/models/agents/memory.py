@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from nacdrive.common.errors import UserError, told
+from nacdrive.common.errors import UserError, quoted
 from nacdrive.layers import build, contract
 from nacdrive.layers.base import SequenceLayer
 
@@ -59,7 +59,7 @@ class Memory(nn.Module):
         super().__init__()
         self.spec = spec
         self.into = nn.Linear(features, spec.width)
-        with told(f"the memory '{spec.layer}' cannot be built: ", ".", TypeError, ValueError):
+        with quoted(f"the memory '{spec.layer}' cannot be built: ", ".", TypeError, ValueError):
             sizes = (spec.width, spec.heads, spec.window)
             self.layer: SequenceLayer = build(spec.layer, *sizes, gap_s=spec.gap_s, **spec.options)
         check_streams(self.layer, spec.layer)
