@@ -13,6 +13,7 @@ side.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import shutil
@@ -111,8 +112,10 @@ def measure(backend: str, model: Path, shape: tuple[int, int], decisions: int, f
     return row
 
 
-def equality(model: Path, onnx: Path, decisions: int) -> tuple[float, int]:
-    """Largest difference of the outputs over ``decisions`` with resets, and in how many the chosen action differs."""
+def equality(model: Path, onnx: Path, decisions: int) -> tuple[float, int | None]:
+    """Largest difference of the outputs over ``decisions`` with resets, and in how many the chosen action differs; None
+    where none is chosen.
+    """
     from nacdrive.drivers.onnx_runtime import Policy
     from nacdrive.models import load_policy
 
@@ -122,11 +125,11 @@ def equality(model: Path, onnx: Path, decisions: int) -> tuple[float, int]:
             own.reset()
             exported.reset()
         a, b = own.step(frame, t_s), exported.step(frame, t_s)
-        found = np.asarray([b.steering] if b.logits is None else b.logits)
-        expected = np.asarray([a.steering] if a.logits is None else a.logits)
+        found = np.asarray([b.steering, b.throttle, b.brake] if b.logits is None else b.logits)
+        expected = np.asarray([a.steering, a.throttle, a.brake] if a.logits is None else a.logits)
         worst = max(worst, float(np.abs(found - expected).max()))
         other += a.choice != b.choice
-    return worst, other
+    return worst, None if own.config.continuous else other
 
 
 def subjects(folder: Path) -> dict[str, Path]:
@@ -203,13 +206,16 @@ def main() -> None:
                 print(lines[-1], flush=True)
         same = []
         if given.equal:
-            same = ["", "| shipped policy | decisions | largest difference | other action |", "|---|---|---|---|"]
-            for model in sorted(shipped("agents").glob("*/nac_*.pt")):
+            same = ["", "| shipped policy | sha256 | decisions | largest difference | other action |"]
+            same.append("|---|---|---|---|---|")
+            for model in sorted(shipped("agents").glob("*/*.pt")):
                 if model.parent.name not in ("carracing", "udacity"):
                     continue
                 export_onnx(model, folder / "equal.onnx")
                 worst, other = equality(model, folder / "equal.onnx", given.equal)
-                same.append(f"| {model.parent.name}/{model.name} | {given.equal} | {worst:.1e} | {other} |")
+                name, digest = f"{model.parent.name}/{model.name}", hashlib.sha256(model.read_bytes()).hexdigest()[:8]
+                choice = "–" if other is None else other
+                same.append(f"| {name} | `{digest}` | {given.equal} | {worst:.1e} | {choice} |")
                 print(same[-1], flush=True)
     versions = package_versions()
     threads = f"one thread, load {load_before:.1f} before and {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores"

@@ -15,7 +15,7 @@ from nacdrive.envs.registry import action_names
 from nacdrive.models import Policy, load_policy
 from nacdrive.models.effects import NO_HEADS, Effects, Part
 from tests.helpers.small_policies import small_policy
-from tools.explanations import ByHand, lie_of
+from tools.explanations import ByHand, by_score, lie_of
 
 NAMES = ("nothing", "right", "left", "gas", "brake")
 DOES = ("coasts", "steers right", "steers left", "accelerates", "brakes")
@@ -118,6 +118,13 @@ def test_where_nothing_changes_anything_the_sentence_says_so() -> None:
     none = Effects((), np.array([0.3, -0.2], np.float32), np.zeros((0, 2), np.float32), ())
     assert none.sentence().startswith("It steers right 0.30, brake 0.20. Nothing alone")
     assert action_names("carracing") == NAMES
+
+
+def test_parts_that_an_explanation_ranks_alike_go_in_a_drawn_order() -> None:
+    regions = [("region", i) for i in range(12)]
+    orders = {tuple(by_score(regions, [0.0] * 11 + [1.0], decision)) for decision in range(20)}
+    assert len(orders) == 20 and all(order[0] == ("region", 11) for order in orders)
+    assert all(sorted(order) == regions for order in orders)
 
 
 @pytest.mark.nightly
