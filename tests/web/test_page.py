@@ -302,11 +302,13 @@ def test_a_note_is_typed_and_operates_nothing(open_page: Callable[..., Any]) -> 
 def test_nothing_sticks_out_every_symbol_is_explained_and_everything_can_be_reached_with_the_keyboard(
     open_page: Callable[..., Any],
 ) -> None:
+    long = {"text": "nothing 100 → 15 %", "decides": True}
+    why = {**WHY, "bars": [bar | long for bar in WHY["bars"]]}
     with serve() as server:
         page = open_page(server.url)
         for step, (width, height) in enumerate([(390, 844), (768, 1024), (1920, 1080), (1280, 800)]):
             page.set_viewport_size({"width": width, "height": height})
-            server.publish(make_tick(step))
+            server.publish(make_tick(step, why=why))
             shows(page, make_tick(step))
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
             assert page.evaluate(STICKING_OUT) == [], width
