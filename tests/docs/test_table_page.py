@@ -75,7 +75,7 @@ def test_where_a_nac_has_the_best_mean_and_where_it_has_not(
     ours, others = sentence(3), sentence(4)
     name, number = task.removeprefix("synthetic-"), f"{means[best]:.{digits}f}"
     where, elsewhere = (ours, others) if best.startswith("nac") else (others, ours)
-    assert re.search(rf"`{best}`[^;]*`{name}`[^;]* {number}\b", where), (task, best, number)
+    assert re.search(rf"`{best}`[^;]*`{name}`[^;]*\b{number}\b", where), (task, best, number)
     assert f"`{name}`" not in elsewhere
 
 
