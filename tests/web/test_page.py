@@ -306,7 +306,7 @@ def test_nothing_sticks_out_every_symbol_is_explained_and_everything_can_be_reac
     why = {**WHY, "bars": [bar | long for bar in WHY["bars"]]}
     with serve() as server:
         page = open_page(server.url)
-        for step, (width, height) in enumerate([(390, 844), (768, 1024), (1920, 1080), (1280, 800)]):
+        for step, (width, height) in enumerate([(320, 640), (390, 844), (768, 1024), (1920, 1080), (1280, 800)]):
             page.set_viewport_size({"width": width, "height": height})
             server.publish(make_tick(step, why=why))
             shows(page, make_tick(step))
