@@ -84,8 +84,8 @@ class Compiled:
     def step(self, frame: np.ndarray, t_s: float, speed_mps: float | None = None) -> None:
         torch = self.torch
         with torch.no_grad():
-            found = self.run(torch.from_numpy(frame), torch.tensor([t_s]), torch.zeros(1), *self.state)
-        self.state = list(found[self.outputs :])
+            outputs = self.run(torch.from_numpy(frame), torch.tensor([t_s]), torch.zeros(1), *self.state)
+        self.state = list(outputs[self.outputs :])
 
 
 def measure(backend: str, model: Path, shape: tuple[int, int], decisions: int, folder: Path) -> dict[str, Any]:
@@ -125,9 +125,9 @@ def equality(model: Path, onnx: Path, decisions: int) -> tuple[float, int | None
             own.reset()
             exported.reset()
         a, b = own.step(frame, t_s), exported.step(frame, t_s)
-        found = np.asarray([b.steering, b.throttle, b.brake] if b.logits is None else b.logits)
+        answer = np.asarray([b.steering, b.throttle, b.brake] if b.logits is None else b.logits)
         expected = np.asarray([a.steering, a.throttle, a.brake] if a.logits is None else a.logits)
-        worst = max(worst, float(np.abs(found - expected).max()))
+        worst = max(worst, float(np.abs(answer - expected).max()))
         other += a.choice != b.choice
     return worst, None if own.config.continuous else other
 
@@ -140,15 +140,15 @@ def subjects(folder: Path) -> dict[str, Path]:
     from nacdrive.envs.carracing.env import BRAKE, STEERING, THROTTLE
     from nacdrive.models import Policy, PolicyConfig, save_policy
 
-    found = {f"{task}, nac-steady": shipped("agents") / task / "nac_steady.pt" for task in ("carracing", "udacity")}
+    files = {f"{task}, nac-steady": shipped("agents") / task / "nac_steady.pt" for task in ("carracing", "udacity")}
     actions = tuple(zip(STEERING, THROTTLE, BRAKE, strict=True))
     for layer in LAYERS:
         torch.manual_seed(0)
         path = folder / f"{layer}.pt"
         config = PolicyConfig("carracing", layer, actions, window=4, strides=(3, 2, 2))
         save_policy(Policy.new(config, layer), path)
-        found[f"carracing, {layer}"] = path
-    return found
+        files[f"carracing, {layer}"] = path
+    return files
 
 
 def main() -> None:

@@ -84,7 +84,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def shown_progress() -> Iterator[None]:
     """A command line with -q is one test's own: its process runs others after it."""
     yield
-    os.environ.pop("NACDRIVE_QUIET", None)
+    from nacdrive.common.progress import set_quiet
+
+    set_quiet(quiet=False)
 
 
 @pytest.hookimpl(tryfirst=True)
