@@ -24,6 +24,7 @@ DRIVERS: Registry[Any] = Registry(
     {
         "constant": "nacdrive.drivers.constant:Constant",
         "geometric": "nacdrive.drivers.pure_pursuit:PurePursuit",
+        "predictive": "nacdrive.drivers.predictive:Predictive",
         "racing-line": "nacdrive.drivers.racing_line:RacingLine",
     },
 )
@@ -92,8 +93,9 @@ def expert_file(path_or_name: str | Path) -> Path:
 
 def load_expert(path_or_name: str | Path = "ppo", *, device: str = "cpu", discrete_only: bool = True) -> Driver:
     """An expert: ``ppo`` or ``continuous`` (the shipped ones of CarRacing), ``geometric`` (pure pursuit on the known
-    track), ``racing-line`` (the same with steering and pedals, CarRacing alone), the file of an exported PPO policy, or
-    any driver that ``load_driver`` knows; ``UserError`` for any other.
+    track), ``racing-line`` (the same with steering and pedals, CarRacing alone), ``predictive`` (along that line with
+    five actions), the file of an exported PPO policy, or any driver that ``load_driver`` knows; ``UserError`` for any
+    other.
 
     With ``discrete_only`` a driver of CarRacing with continuous actions is refused: pupils choose among five.
     """

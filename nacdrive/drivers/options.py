@@ -43,8 +43,8 @@ class ExpertOption(Options):
 
     expert: str | None = None
     """Who rides along and says what to do, and whom record lets drive: ppo or continuous (shipped, CarRacing),
-    geometric, racing-line, the path of an exported PPO policy, module:MyExpert, none (drive, eval: nobody), or keyboard
-    (record: a person at the page). If not given, who taught the policy, or the environment's usual one."""
+    geometric, racing-line, predictive, the path of an exported PPO policy, module:MyExpert, none (drive, eval: nobody),
+    or keyboard (record: a person at the page). If not given, who taught the policy, or the environment's usual one."""
 
 
 class DriverOption(Options):
@@ -52,7 +52,8 @@ class DriverOption(Options):
 
     driver: str | None = None
     """Who drives instead of a policy, or in recordings of the expert: ppo or continuous (shipped, CarRacing),
-    geometric, racing-line, constant (straight on), the path of an exported PPO policy, or module:MyDriver."""
+    geometric, racing-line, predictive, constant (straight on), the path of an exported PPO policy, or
+    module:MyDriver."""
 
 
 class ModelOption(Options):
@@ -81,6 +82,9 @@ class PupilOptions(Options):
     beta: Share = 0.5
     """Share of the first round (of imitate of the second, for the expert alone drives the first) in which the expert
     has the wheel; halved with each further round."""
+    bad_starts: Share = 0.0
+    """carracing, udacity-track: share of the drives of DAgger that begin beside the road or turned any way, half of
+    them at rest, so that the way back is learnt."""
 
 
 class SpeedOption(Options):

@@ -70,22 +70,29 @@ class RacingLine(Driver):
         if not isinstance(world, official.CarRacing):
             name = getattr(inner, "name", type(inner).__name__)
             raise UserError(f"the driver of the racing line knows CarRacing alone: let somebody else drive {name}.")
-        if not world.continuous:
-            raise UserError("the driver of the racing line steers and brakes by degrees: give CarRacing continuous.")
+        if world.continuous != self.needs.continuous:
+            steers = "steers and brakes by degrees: give CarRacing continuous"
+            chooses = "chooses one of five actions: give CarRacing that takes these"
+            raise UserError(f"the driver of the racing line {steers if self.needs.continuous else chooses}.")
         self._world = world
         self.line = racing_line(np.array(world.track), self.parameters)
         self.limits, self.curvature, self.along = speed_plan(self.line, self.parameters)
         self._at = 0
 
-    def act(self, frame: Frame | None = None, info: Info | None = None) -> Action:
+    @property
+    def world(self) -> Any:
+        """Gymnasium's CarRacing; ``UserError`` before the first ``reset``."""
         if self._world is None:
             raise UserError("the driver of the racing line reads the track: call reset(env) first.")
-        p, hull = self.parameters, self._world.car.hull
+        return self._world
+
+    def act(self, frame: Frame | None = None, info: Info | None = None) -> Action:
+        p, hull = self.parameters, self.world.car.hull
         x, y = hull.position
         speed = float(hull.linearVelocity.length)
         s = self._locate(x, y)
         limit = self._at_s(self.limits, s + p.reaction_s * speed)
-        if not any(wheel.tiles for wheel in self._world.car.wheels):
+        if not any(wheel.tiles for wheel in self.world.car.wheels):
             limit = min(limit, LOST_SPEED)
         steering = self._steering(hull, x, y, s, speed)
         gas, brake = self._pedals(speed, limit, abs(speed * float(hull.angularVelocity)))
@@ -125,7 +132,7 @@ class RacingLine(Driver):
 
     def _pedals(self, speed: float, limit: float, sideways: float) -> tuple[float, float]:
         """Gas and brake that stay within what the tyres have left beside turning."""
-        p, car = self.parameters, self._world.car
+        p, car = self.parameters, self.world.car
         left = math.sqrt(max(0.0, p.traction**2 - (sideways / FRICTION) ** 2))
         if speed > limit:
             return 0.0, min(left, p.brake_gain * (speed - limit)) * BRAKE_AT_LIMIT

@@ -1,4 +1,4 @@
-"""A disturbed steering wheel, and bad beginnings, so that recovering from errors can be recorded and learnt."""
+"""A disturbed steering wheel, so that recovering from errors can be recorded and learnt."""
 
 from __future__ import annotations
 
@@ -52,22 +52,3 @@ class SteeringNoise(DriverWrapper):
         else:
             self._kick = 0.0
         return self.strength * (self._kick + self._jitter)
-
-
-class LedAstray(DriverWrapper):
-    """The car first goes with the wheel held, off most roads, and stands for a while; then its driver has it, who must
-    steer continuously and is asked all along, to keep its memory. ``rng`` decides how far, which way, and how long.
-    """
-
-    def __init__(self, driver: Driver | DriverLike, rng: np.random.Generator) -> None:
-        super().__init__(driver)
-        self.steering = float(rng.choice((-1.0, 1.0)) * rng.uniform(0.1, 0.6))
-        self.stops_s = float(rng.uniform(1.0, 3.0))
-        self.ends_s = self.stops_s + float(rng.uniform(0.0, 1.5))
-
-    def act(self, frame: Frame, info: Info) -> Action:
-        action, t_s = self.driver.act(frame, info), info["t_s"]
-        if t_s >= self.ends_s:
-            return action
-        going = t_s < self.stops_s
-        return replace(action, steering=self.steering, throttle=0.7 * going, brake=1.0 - going)

@@ -6,6 +6,7 @@ import math
 from dataclasses import fields
 from typing import Annotated, Any, Literal, get_args
 
+import numpy as np
 from annotated_types import Interval
 
 from nacdrive.common.options import Options
@@ -14,6 +15,8 @@ LapRule = Literal["gymnasium-1.4", "all-tiles-95"]
 """When a lap of CarRacing is finished; see ``nacdrive.envs.carracing.lazy``."""
 LAP_RULES: tuple[LapRule, ...] = get_args(LapRule)
 """The first is that of the installed Gymnasium, and holds where nobody says otherwise."""
+FAR_M, MOST_MPS = 14.0, 15.0
+"""How far from the middle of the road, and how fast, a bad start is at most."""
 
 
 class Start(Options):
@@ -37,6 +40,16 @@ class Start(Options):
         """``offset`` (m), ``heading`` (radians) and ``speed`` (m/s), as far as given: options of a ``reset``."""
         place = {name.removeprefix("start_"): value for name, value in self.given.items()}
         return place | ({"heading": math.radians(place["heading"])} if "heading" in place else {})
+
+
+def bad_start(rng: np.random.Generator) -> dict[str, float]:
+    """On the road or beside it, turned any way, half of the time at rest: options of a ``reset``."""
+    speed = float(rng.uniform(0, MOST_MPS) * rng.integers(2))
+    return {
+        "offset": float(rng.uniform(-FAR_M, FAR_M)),
+        "heading": float(rng.uniform(-math.pi, math.pi)),
+        "speed": speed,
+    }
 
 
 START_OPTIONS = tuple(field.name for field in fields(Start))

@@ -214,9 +214,6 @@ class ImitateConfig(
     """Minibatches after each round."""
     last_steps: int = 800
     """Minibatches after the last round, on top."""
-    bad_starts: Share = 0.0
-    """Share of the drives that begin badly: the car is first driven off the road and stands, so that the way back is
-    learnt."""
     frames: Count = 4
     """Frames that the agent sees at once, one for each of its last decisions."""
     channels: tuple[Channels, Channels, Channels] = (32, 64, 64)

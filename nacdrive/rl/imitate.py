@@ -30,8 +30,8 @@ from nacdrive.common.tensor_file import read_tensor_file, write_tensor_file
 from nacdrive.drivers import load_expert
 from nacdrive.drivers.base import Driver
 from nacdrive.drivers.ppo import PpoExpert
-from nacdrive.drivers.steering_noise import LedAstray
 from nacdrive.envs.seeds import EXPERT_TRAINING, EXPERT_VALIDATION
+from nacdrive.envs.start import bad_start
 from nacdrive.models.agents.cockpit import CockpitNet
 from nacdrive.models.agents.memory import MemoryState
 from nacdrive.models.agents.network import CARRACING, save_policy
@@ -238,7 +238,7 @@ class Imitation:
         with loaded.open(track, rng=rng) as opened:
             patience = LOST_AFTER
             if chosen.random() < config.bad_starts:
-                opened.driver = LedAstray(opened.driver, chosen)
+                opened.start = bad_start(chosen)
                 patience += round(RECOVERY_S / opened.env.step_s)
             for tick in supervised(opened, patience):
                 assert tick.expert is not None

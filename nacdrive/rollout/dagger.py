@@ -21,6 +21,7 @@ from nacdrive.drivers.tick import Tick
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.registry import EnvSpec
 from nacdrive.envs.seeds import POLICY_RECORDING
+from nacdrive.envs.start import bad_start
 from nacdrive.models import Policy, PolicyConfig, load_policy
 from nacdrive.rollout.drive import Drive, LoadedDrive, OpenDrive, action_repeat
 from nacdrive.rollout.recorder import EpisodeBuffer, expert_action
@@ -51,7 +52,8 @@ class DaggerRound:
     """Seeds who drives when, and which tracks are driven."""
     vary_camera: bool = False
     """Draw for every drive what is wrong with its camera, at most as much as there."""
-
+    bad_starts: float = 0.0
+    """Share of the drives that begin badly."""
     cases: tuple[tuple[int, Drive], ...] = ()
     """Episodes in the place of tracks in turn: the seed of each, and how it is driven. Its start and its camera are its
     own, and the wheel is not disturbed."""
@@ -164,8 +166,12 @@ class MixtureWorker:
         camera = loaded.drive.camera
         rng = None if loaded.drive.random_start else np.random.default_rng([round_.seed, round_.round, track])
         buffer = EpisodeBuffer(expert_action, loaded.spec.image_format)
+        chosen = np.random.default_rng([round_.seed, round_.round, track, 2])
+        is_bad = case is None and chosen.random() < round_.bad_starts
         with loaded.open(track, rng=rng) as opened:
-            patience = LOST_AFTER + round(RECOVERY_S / opened.env.step_s) * (case is not None)
+            if is_bad:
+                opened.start = bad_start(chosen)
+            patience = LOST_AFTER + round(RECOVERY_S / opened.env.step_s) * (is_bad or case is not None)
             for tick in supervised(opened, patience):
                 # Where no newer frame has come, the policy's last decision holds: there is nothing to learn.
                 if not tick.held:

@@ -88,8 +88,14 @@ class TrainConfig(
             raise UserError(
                 "--lessons teach the policy --first, without --dagger: give that one, and leave this one out."
             )
-        if self.disturbance.active and not self.dagger:
-            raise UserError("the camera's disturbances are of the drives of DAgger: give --dagger a number of rounds.")
+        for what, is_given in (
+            ("the camera's disturbances are", self.disturbance.active),
+            ("--bad-starts is", self.bad_starts),
+        ):
+            if is_given and not self.dagger:
+                raise UserError(f"{what} of the drives of DAgger: give --dagger a number of rounds.")
+        if self.bad_starts and spec is not None and not spec.honours("start_offset"):
+            raise UserError(f"--bad-starts places the car, and that of {spec.name} begins in one place: leave it out.")
         if self.dagger and spec is not None:
             check_expert(spec, self.expert)
             if self.expert is None:

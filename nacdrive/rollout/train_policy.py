@@ -182,7 +182,9 @@ def collect_round(
         beta=config.beta * 0.5 ** (round_ - 1),
     )
     mine = tuple((seed, dataclasses.replace(case, model=drive.model, expert=drive.expert)) for seed, case in cases)
-    dagger = DaggerRound(drive, round_, config.dagger_episodes, config.seed, config.vary_camera, mine)
+    dagger = DaggerRound(
+        drive, round_, config.dagger_episodes, config.seed, config.vary_camera, config.bad_starts, mine
+    )
     collect(dagger, recording, config.parallel, lambda episode: callbacks.on_episode(round_, episode), ray=config.ray)
     return load_driving_task(config.task).load([recording])
 

@@ -12,7 +12,7 @@ from nacdrive.common.action import Action
 from nacdrive.drivers.base import Driver
 from nacdrive.drivers.mixture import Mixture
 from nacdrive.drivers.speed_control import SpeedController
-from nacdrive.drivers.steering_noise import LedAstray, SteeringNoise
+from nacdrive.drivers.steering_noise import SteeringNoise
 
 BLANK = np.zeros((2, 2, 3), np.uint8)
 
@@ -53,23 +53,6 @@ def test_a_disturbed_wheel_is_within_its_stops_and_the_pedals_stay() -> None:
     actions = [noise.act(BLANK, {"speed_mps": 5.0}) for _ in range(50)]  # type: ignore[typeddict-item]
     assert {abs(action.steering) for action in actions} >= {1.0}
     assert all(-1 <= a.steering <= 1 and (a.throttle, a.brake) == (0.4, 0.2) for a in actions)
-
-
-def test_a_bad_beginning_goes_astray_stands_and_is_over() -> None:
-    begins = [LedAstray(Straight(), np.random.default_rng(seed)) for seed in range(200)]
-    steering = [abs(one.steering) for one in begins]
-    assert 0.1 <= min(steering) < 0.12 and 0.58 < max(steering) <= 0.6
-    assert 60 < sum(one.steering > 0 for one in begins) < 140
-    assert all(1 <= one.stops_s <= 3 and 0 <= one.ends_s - one.stops_s <= 1.5 for one in begins)
-    one = begins[0]
-    for t_s, expected in (
-        (0.0, (one.steering, 0.7, 0)),
-        (one.stops_s - 0.01, (one.steering, 0.7, 0)),
-        (one.stops_s, (one.steering, 0, 1)),
-        (one.ends_s, (0.1, 0.4, 0.2)),
-    ):
-        action = one.act(BLANK, {"t_s": t_s})  # type: ignore[typeddict-item]
-        assert (action.steering, action.throttle, action.brake) == expected
 
 
 def test_a_mixture_lets_the_expert_drive_its_share_in_stretches_of_ten() -> None:

@@ -17,7 +17,6 @@ from nacdrive.drivers.racing_line import (
     speed_plan,
     with_margin,
 )
-from nacdrive.drivers.steering_noise import LedAstray
 from nacdrive.envs.carracing.env import make_carracing
 from nacdrive.envs.carracing.fast_renderer import FastCarRacing
 from nacdrive.envs.carracing.tyres import MASS
@@ -65,14 +64,11 @@ def lap(world: FastCarRacing, seed: int, driver: RacingLine, repeat: int) -> flo
 @pytest.mark.parametrize("seed", [900_000, 900_003])
 def test_a_car_that_stands_beside_the_road_is_brought_back(seed: int) -> None:
     """At full lock, with all of the gas, a car on grass turns on the spot for good."""
-    teacher = Drive(driver="racing-line", options={"renderer": "fast", "repeat": 4, "max_frames": 480})
+    start = {"start_offset": 12.0 if seed % 2 else -12.0, "start_heading": 90.0}
+    teacher = Drive(driver="racing-line", options={"renderer": "fast", "repeat": 4, "max_frames": 480, **start})
     with teacher.open(seed) as opened:
-        astray = LedAstray(opened.driver, np.random.default_rng(seed % 10))
-        opened.driver = astray
         ticks = list(opened)
-    left = next(tick for tick in ticks if tick.t_s >= astray.ends_s)
-    assert left.info["wheels_off"] == 1 and left.progress is not None and left.progress < 0.05
-    assert ticks[-1].progress > left.progress + 0.05
+    assert ticks[0].info["wheels_off"] == 1 and ticks[-1].progress is not None and ticks[-1].progress > 0.05
 
 
 def test_the_mass_it_reckons_with_is_that_of_the_car(world: FastCarRacing) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from nacdrive.cli.eval import EvalConfig
@@ -11,7 +12,7 @@ from nacdrive.cli.main import parse
 from nacdrive.common.errors import UserError
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.registry import env_spec
-from nacdrive.envs.start import Start
+from nacdrive.envs.start import Start, bad_start
 from nacdrive.rollout.drive import Drive
 
 PLACES = [("carracing", 11.0), ("udacity-track", 3.0)]
@@ -45,6 +46,14 @@ def test_beside_the_road_of_carracing_no_wheel_touches_it_and_the_car_can_come_b
     for _ in range(3):
         _, _, _, _, info = env.step(3)
     assert info["wheels_off"] == 0 and info["progress"] > 0
+
+
+def test_bad_starts_are_on_either_side_turned_any_way_and_at_rest_half_of_the_time() -> None:
+    starts = [bad_start(np.random.default_rng(seed)) for seed in range(400)]
+    offset, heading, speed = (np.array([start[name] for start in starts]) for name in ("offset", "heading", "speed"))
+    assert -14 <= offset.min() < -12 and 12 < offset.max() <= 14
+    assert -math.pi <= heading.min() < -3 and 3 < heading.max() <= math.pi
+    assert 160 < (speed == 0).sum() < 240 and 13 < speed.max() <= 15
 
 
 def test_a_start_without_options_is_the_usual_one() -> None:

@@ -59,7 +59,8 @@ def together(beta: float, max_frames: int = 120, env: str = "carracing", **more:
     options = {"max_frames": max_frames}
     drive = Drive(env, Path("unused"), expert="geometric", options=options, camera=camera, beta=beta)
     policy: Any = Stubborn(Action(1.0, 0.0, 0.0, None if env == "udacity-track" else 0))
-    worker = MixtureWorker(DaggerRound(drive, 1, 1, seed=0, vary_camera=more.get("vary", False)), policy)
+    drawn = {"vary_camera": more.get("vary", False), "bad_starts": more.get("bad_starts", 0.0)}
+    worker = MixtureWorker(DaggerRound(drive, 1, 1, seed=0, **drawn), policy)
     return worker.drive(more.get("seed", 3_500_000)), policy
 
 
@@ -100,6 +101,16 @@ def test_each_drive_may_draw_its_camera() -> None:
     most = CameraNoise(noise=0.1, dropped=0.4)
     meta = [together(0.0, 40, seed=3_500_000 + k, disturbance=most, vary=True)[0].meta.get("camera") for k in range(6)]
     assert len(set(meta)) > 2  # nothing, one of them, both, and less of it
+
+
+def test_a_share_of_the_drives_begins_badly_and_has_the_time_to_come_back() -> None:
+    usual, bad, same = (together(0.0, 400, bad_starts=share)[0] for share in (0.0, 1.0, 1.0))
+    np.testing.assert_array_equal(bad.x_m, same.x_m)
+    assert np.hypot(bad.x_m[0] - usual.x_m[0], bad.y_m[0] - usual.y_m[0]) > 1
+    assert len(usual) <= LOST_AFTER + 2 < len(bad)
+    begins = {seed: together(0.0, 20, seed=seed, bad_starts=0.5)[0] for seed in range(3_500_000, 3_500_012)}
+    good = [np.array_equal(one.x_m, together(0.0, 20, seed=seed)[0].x_m) for seed, one in begins.items()]
+    assert 0 < sum(good) < len(good)
 
 
 def test_frames_that_are_lost_are_not_learnt_from_and_the_others_have_their_own_times() -> None:

@@ -1,0 +1,178 @@
+"""A driver of CarRacing's five actions that looks ahead: model predictive control along the racing line.
+
+It reads the track instead of looking. At each decision it drives every sequence of three further ones in a model of the
+car, that of Gymnasium's ``car_dynamics``, and takes the first action of the one that ends best.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium.envs.box2d import car_dynamics as dynamics
+from numpy.typing import NDArray
+
+from nacdrive.common.action import Action
+from nacdrive.drivers.base import Needs
+from nacdrive.drivers.racing_line import LOST_SPEED, RacingLine, RacingLineParameters
+from nacdrive.envs.base import Frame, Info
+from nacdrive.envs.carracing.env import ACTIONS, to_action
+from nacdrive.envs.carracing.lazy import FPS
+from nacdrive.envs.carracing.tyres import FULL_LOCK, MASS, WHEEL_RADIUS
+
+REPEAT, AHEAD = 4, 3
+"""Frames for which an action is held unless it is known better, and decisions that are tried out."""
+STEERING, GAS, BRAKE = np.array([[0, -0.6, 0.6, 0, 0], [0, 0, 0, 0.2, 0], [0, 0, 0, 0, 0.8]])
+"""Of each action, as Gymnasium hands it to the car: radians to the left, gas, brake."""
+GRASS = 0.6
+"""What grass holds, as a share of what the road does."""
+STIFFNESS = 205_000 * dynamics.SIZE**2
+INERTIA = 19.17
+"""Of hull and wheels about their common centre; a test asks Box2D."""
+SLOW = 8.0
+"""Below this speed getting on comes first: a car that stands cannot turn."""
+SPACING = 1.0
+"""Between the points of the line that is driven along."""
+PARAMETERS = RacingLineParameters(
+    margin=3.616, grip=139.7, drive=23.2, braking=34.75, top_speed=106.2,
+    ahead=6.777, ahead_s=0.0701, lead_s=0.0528, reaction_s=0.0914,
+)  # fmt: skip
+"""Slower than steering by degrees allows; these and the weights are searched for on tracks that are learnt from."""
+SHARPNESS = 1.0
+"""Of the scores: by how much an action's logarithm falls per unit that its best sequence costs more."""
+SURE = 5.0
+"""What every other action costs more where a rule decides."""
+
+
+class Weights(NamedTuple):
+    """Of what a sequence costs, beside the distance along the line that it falls short."""
+
+    bearing: float = 9.59
+    """Of the squared angle to the point that is steered at."""
+    offset: float = 0.104
+    """Of the squared distance from the line."""
+    fast: float = 1.36
+    """Of the squared speed above the plan."""
+    slow: float = 0.372
+    """Of the squared speed that is lacking to ``SLOW``."""
+    late: float = 0.194
+    """Of the speed that is lacking to the plan."""
+
+
+class Cars(NamedTuple):
+    """The same car after each of N sequences: centre of mass, velocities, heading, yaw rate, all float64 [N]."""
+
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    vx: NDArray[np.float64]
+    vy: NDArray[np.float64]
+    angle: NDArray[np.float64]
+    turning: NDArray[np.float64]
+
+
+class Predictive(RacingLine):
+    """Drives CarRacing with five actions; how long each will hold is taken to be how long the one before did."""
+
+    name = "predictive"
+    needs = Needs(repeat=REPEAT, any_pace=True)
+
+    def __init__(self, parameters: RacingLineParameters = PARAMETERS, weights: Weights | None = None) -> None:
+        super().__init__(parameters)
+        self.weights = weights or Weights()
+        self.sequences = np.array(list(itertools.product(range(len(ACTIONS)), repeat=AHEAD)))
+
+    def reset(self, env: Any) -> None:
+        super().reset(env)
+        # So fine that the nearest point will do for all that is looked up.
+        self._spots = np.arange(0.0, self.along[-1], SPACING)
+        columns = (*self.line.T, self.limits, self.curvature)
+        ends = [np.append(column, column[0]) for column in columns]
+        self._x, self._y, self._limits, self._bends = (np.interp(self._spots, self.along, column) for column in ends)
+        self._last_s = 0.0
+
+    def act(self, frame: Frame | None = None, info: Info | None = None) -> Action:
+        hull = self.world.car.hull
+        x, y = hull.position
+        speed = float(hull.linearVelocity.length)
+        steering = self._steering(hull, x, y, self._locate(x, y), speed)
+        now_s = 0.0 if info is None else float(info["t_s"])
+        steps, self._last_s = round((now_s - self._last_s) * FPS), now_s
+        if abs(steering) == 1.0:
+            # Turned away from the road: no sequence is so long that turning round would end better than standing.
+            wanted = "gas" if speed < SLOW else "right" if steering > 0 else "left"
+            cost = np.array([SURE * (name != wanted) for name in ACTIONS])
+        else:
+            cost = self._cost(predict(self.world.car, self.sequences, steps if steps > 0 else REPEAT))
+        best = cost.reshape(len(ACTIONS), -1).min(axis=1)
+        return to_action(int(best.argmin()), np.asarray(SHARPNESS * (best.min() - best), np.float32))
+
+    def _cost(self, cars: Cars) -> NDArray[np.float64]:
+        """What is wrong with where each of N sequences ends, [N]; less is better."""
+        p, w, count = self.parameters, self.weights, len(self._spots)
+        speed = np.hypot(cars.vx, cars.vy)
+        near = np.arange(-10, 200) + int(self.along[self._at] / SPACING)
+        spots = near % count
+        far = (cars.x[:, None] - self._x[spots]) ** 2 + (cars.y[:, None] - self._y[spots]) ** 2
+        nearest = far.argmin(axis=1)
+        at = spots[nearest]
+        target = (at + ((p.ahead + p.ahead_s * speed) / SPACING).astype(int)) % count
+        bearing = np.arctan2(self._y[target] - cars.y, self._x[target] - cars.x) - (cars.angle + math.pi / 2)
+        bearing -= p.lead_s * (cars.turning - speed * self._bends[at])
+        bearing = (bearing + math.pi) % (2 * math.pi) - math.pi
+        limit = self._limits[(at + (p.reaction_s * speed / SPACING).astype(int)) % count]
+        if not any(wheel.tiles for wheel in self.world.car.wheels):
+            limit = np.minimum(limit, LOST_SPEED)
+        return np.asarray(
+            w.bearing * bearing**2
+            + w.offset * far.min(axis=1)
+            + w.fast * np.maximum(0, speed - limit) ** 2
+            + w.slow * np.maximum(0, SLOW - speed) ** 2
+            + w.late * np.maximum(0, limit - speed)
+            - near[nearest] * SPACING
+        )
+
+
+def predict(car: Any, sequences: NDArray[np.int64], steps: int) -> Cars:
+    """Where ``car`` of Gymnasium's CarRacing is after each of the ``sequences`` [N, decisions] of actions, every one of
+    which is held for ``steps`` frames; the wheels stay on what they stand on now.
+    """
+    hull, dt = car.hull, 1 / FPS
+    bodies = (hull, *car.wheels)
+    masses = np.array([body.mass for body in bodies])
+    x, y = masses @ np.array([body.worldCenter for body in bodies]) / MASS
+    vx, vy = masses @ np.array([body.linearVelocity for body in bodies]) / MASS
+    angle, turning, wheel_angle, gas = hull.angle, hull.angularVelocity, car.wheels[0].joint.angle, car.wheels[2].gas
+    spin = np.array([wheel.omega for wheel in car.wheels])
+    x, y, vx, vy, angle, turning, wheel_angle, gas = (
+        np.full(len(sequences), value) for value in (x, y, vx, vy, angle, turning, wheel_angle, gas)
+    )
+    spin = np.tile(spin, (len(sequences), 1))
+    centre = np.array(hull.GetLocalPoint((x[0], y[0])))
+    places = np.array(dynamics.WHEELPOS) * dynamics.SIZE - centre
+    holds = dynamics.FRICTION_LIMIT * np.array([1.0 if wheel.tiles else GRASS for wheel in car.wheels])
+    for choices in np.repeat(sequences.T, steps, axis=0):
+        gas = np.minimum(GAS[choices], gas + 0.1)
+        wrong = STEERING[choices] - wheel_angle
+        spin[:, 2:] += (dt * dynamics.ENGINE_POWER / dynamics.WHEEL_MOMENT_OF_INERTIA * gas)[:, None] / (
+            np.abs(spin[:, 2:]) + 5
+        )
+        spin -= np.sign(spin) * np.minimum(15 * BRAKE[choices][:, None], np.abs(spin))
+        cos, sin = np.cos(angle)[:, None], np.sin(angle)[:, None]
+        from_x, from_y = cos * places[:, 0] - sin * places[:, 1], sin * places[:, 0] + cos * places[:, 1]
+        pointing = angle[:, None] + wheel_angle[:, None] * (1, 1, 0, 0)
+        ahead_x, ahead_y = -np.sin(pointing), np.cos(pointing)
+        moving_x, moving_y = vx[:, None] - turning[:, None] * from_y, vy[:, None] + turning[:, None] * from_x
+        forward = STIFFNESS * (spin * WHEEL_RADIUS - ahead_x * moving_x - ahead_y * moving_y)
+        sideways = STIFFNESS * (ahead_x * moving_y - ahead_y * moving_x)
+        share = np.minimum(1, holds / np.maximum(np.hypot(forward, sideways), 1e-9))
+        forward, sideways = share * forward, share * sideways
+        spin -= dt * WHEEL_RADIUS / dynamics.WHEEL_MOMENT_OF_INERTIA * forward
+        force_x, force_y = forward * ahead_x + sideways * ahead_y, forward * ahead_y - sideways * ahead_x
+        vx, vy = vx + dt * force_x.sum(axis=1) / MASS, vy + dt * force_y.sum(axis=1) / MASS
+        turning = turning + dt * (from_x * force_y - from_y * force_x).sum(axis=1) / INERTIA
+        wheel_angle = wheel_angle + dt * np.sign(wrong) * np.minimum(50 * np.abs(wrong), 3)
+        wheel_angle = np.clip(wheel_angle, -FULL_LOCK, FULL_LOCK)
+        x, y, angle = x + dt * vx, y + dt * vy, angle + dt * turning
+    return Cars(x, y, vx, vy, angle, turning)

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nacdrive.common.errors import UserError
+from nacdrive.drivers import load_expert
+from nacdrive.drivers.predictive import INERTIA, Predictive, predict
+from nacdrive.envs.camera_noise import CameraNoise
+from nacdrive.envs.carracing.env import make_carracing
+from nacdrive.envs.carracing.fast_renderer import FastCarRacing
+from nacdrive.rollout.drive import Drive
+from tests.helpers.nightly import daily
+
+EXPERT = "nacdrive.drivers.predictive:Predictive"
+
+
+@pytest.fixture(scope="module")
+def world() -> FastCarRacing:
+    made = FastCarRacing()
+    made.drawing = False
+    return made
+
+
+def test_the_model_goes_where_the_simulator_goes(world: FastCarRacing) -> None:
+    """For 0.24 s of any three decisions, from states all over a lap: road, grass, slides."""
+    world.reset(seed=1_000_000)
+    driver, rng = Predictive(), np.random.default_rng(0)
+    driver.reset(world)
+    errors = []
+    for _ in range(40):
+        choices = rng.choice(5, size=3, p=(0.1, 0.2, 0.2, 0.4, 0.1))
+        expected = predict(world.car, choices[None], 4)
+        on = {len(wheel.tiles) > 0 for wheel in world.car.wheels}
+        for choice in choices:
+            for _ in range(4):
+                world.step(int(choice))
+        if on == {len(wheel.tiles) > 0 for wheel in world.car.wheels} and len(on) == 1:
+            bodies = (world.car.hull, *world.car.wheels)
+            centre = sum(np.array(body.worldCenter) * body.mass for body in bodies) / sum(b.mass for b in bodies)
+            errors.append(np.hypot(*(centre - (expected.x[0], expected.y[0]))))
+        for _ in range(8):  # on towards the line
+            world.step(driver.act().choice)
+    assert len(errors) > 20 and np.median(errors) < 0.01 and np.max(errors) < 1.0
+
+
+def test_its_moment_of_inertia_is_that_of_the_car(world: FastCarRacing) -> None:
+    world.reset(seed=1)
+    bodies = (world.car.hull, *world.car.wheels)
+    mass = sum(body.mass for body in bodies)
+    centre = sum(np.array(body.worldCenter) * body.mass for body in bodies) / mass
+    inertia = 0.0
+    for body in bodies:
+        own = body.inertia - body.mass * float(np.square(body.localCenter).sum())
+        inertia += own + body.mass * float(np.square(np.array(body.worldCenter) - centre).sum())
+    assert inertia == pytest.approx(INERTIA, abs=0.01)
+
+
+def episode(seed: int, rate: tuple[float, float] | None = None, **options: Any) -> Any:
+    drive = Drive(driver=EXPERT, options={"renderer": "fast", **options}, camera=CameraNoise(rate=rate))
+    with drive.open(seed) as opened:
+        *_, last = opened
+    return last
+
+
+@pytest.mark.parametrize("seed", daily((1_000_000, 1_000_001, 1_000_003), ["1000000"]))
+def test_drives_the_whole_lap_with_five_actions(seed: int) -> None:
+    last = episode(seed)
+    assert last.episode_return > 890 and last.next_info["laps"] == 1
+
+
+def test_drives_on_where_its_decisions_come_unevenly() -> None:
+    assert episode(1_000_001, (5.0, 20.0)).episode_return > 800
+
+
+@pytest.mark.parametrize("heading", daily((90.0, 180.0), ["90.0"]))
+def test_a_car_that_stands_beside_the_road_turned_away_is_brought_back(heading: float) -> None:
+    last = episode(1_000_002, max_frames=500, start_offset=12.0, start_heading=heading)
+    assert last.progress > 0.2
+
+
+def test_its_scores_name_the_action_that_it_takes() -> None:
+    env: Any = make_carracing(renderer="fast")
+    env.reset(seed=3)
+    driver: Any = load_expert(EXPERT)
+    driver.reset(env)
+    action = driver.act(np.zeros((96, 96, 3), np.uint8), {"t_s": 0.0})
+    assert action.logits.shape == (5,) and action.logits.argmax() == action.choice == 3  # gas, from rest
+    assert action.logits.max() == 0
+    env.close()
+
+
+def test_it_needs_five_actions_and_a_track() -> None:
+    with pytest.raises(UserError, match=r"read.* the track: call reset"):
+        Predictive().act()
+    with pytest.raises(UserError, match="one of five actions"):
+        Predictive().reset(make_carracing(renderer="fast", continuous=True))
