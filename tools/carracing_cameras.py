@@ -1,0 +1,130 @@
+"""Policies and experts of CarRacing through five cameras, and from bad starts: a line per drive, and a table.
+
+    python tools/carracing_cameras.py agents/carracing/nac_steady.pt --validation --out validation.jsonl
+    python tools/carracing_cameras.py agents/carracing/nac_steady.pt runs/new/nac_steady.pt --experts ppo --out test.jsonl
+    python tools/carracing_cameras.py --out test.jsonl --show
+
+It goes on where it was stopped: a drive whose line is in --out is not driven again. Tracks are 2000000 to 2000099,
+with --validation 3999000 to 3999015; fast pixels. What is compared is registered in docs/results/carracing.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.progress import track
+
+from nacdrive.common.files import file_checksum
+from nacdrive.common.statistics import fraction, paired_difference
+from nacdrive.envs.camera_noise import CameraNoise
+from nacdrive.envs.start import bad_start
+from nacdrive.rollout.drive import Drive
+
+CAMERAS = {
+    "good": CameraNoise(),
+    "noise, one late": CameraNoise(noise=0.1, delay_steps=1),
+    "black": CameraNoise(blackout=0.2),
+    "dusk": CameraNoise(brightness=0.5),
+    "5 to 20 Hz": CameraNoise(rate=(5.0, 20.0)),
+}
+STARTS = "bad starts"
+TESTS, VALIDATION, BEGINS = range(2_000_000, 2_000_100), range(3_999_000, 3_999_016), range(4_000_200, 4_000_224)
+"""Tracks; of the last ones the car begins at rest beside the road, and has 600 frames."""
+WON = 0.05
+"""Share of the lap from which on a car has left the place where it stood."""
+
+
+def jobs(validation: bool) -> list[tuple[str, int, Drive]]:
+    """Name of the camera, seed, and how it is driven."""
+    usual = {"renderer": "fast"}
+    seeds = VALIDATION if validation else TESTS
+    drives = [(name, seed, Drive(options=usual, camera=one)) for name, one in CAMERAS.items() for seed in seeds]
+    for k, seed in enumerate(() if validation else BEGINS):
+        place = bad_start(np.random.default_rng(k))
+        start = {"start_offset": place["offset"], "start_heading": np.degrees(place["heading"]), "start_speed": 0.0}
+        drives.append((STARTS, seed, Drive(options={**usual, **start, "max_frames": 600})))
+    return drives
+
+
+def drive_all(who: dict[str, Drive], validation: bool, out: Path) -> None:
+    known = {(row["who"], row["camera"], row["seed"]) for row in read(out)}
+    with out.open("a") as file:
+        for name, whose in who.items():
+            checksum = whose.checksum
+            todo = [job for job in jobs(validation) if (name, *job[:2]) not in known]
+            # One after the other, each loaded once a camera.
+            for camera, seed, drive in track(todo, name):
+                mine = Drive(drive.env, whose.model, whose.driver, options=drive.options, camera=drive.camera)
+                with mine.open(seed) as opened:
+                    *_, last = opened
+                row = {
+                    "who": name, "sha256": checksum, "camera": camera, "seed": seed,
+                    "return": round(last.episode_return, 2), "progress": round(float(last.progress or 0), 4),
+                }  # fmt: skip
+                print(json.dumps(row), file=file, flush=True)
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+
+
+def show(path: Path, against: str | None, expert: str | None) -> None:
+    """Mean, spread and laps below 800 of each; differences and shares on the tracks that both have driven."""
+    rows = read(path)
+    names = list(dict.fromkeys(row["who"] for row in rows))
+    returns = {
+        (name, camera): {r["seed"]: r["return"] for r in rows if (r["who"], r["camera"]) == (name, camera)}
+        for name in names
+        for camera in CAMERAS
+    }
+    for name in names:
+        means = []
+        for camera in CAMERAS:
+            mine = returns[name, camera]
+            if not mine:
+                continue
+            values = np.array(list(mine.values()))
+            means.append(values.mean())
+            line = (
+                f"{name} | {camera} | {values.mean():.1f} ± {values.std(ddof=1):.0f}, {(values < 800).sum()} below 800"
+            )
+            for other, is_share in ((against, False), (expert, True)):
+                theirs = returns.get((other or "", "good" if is_share else camera), {})
+                both = sorted(mine.keys() & theirs.keys())
+                if not both or other == name:
+                    continue
+                pair = [mine[s] for s in both], [theirs[s] for s in both]
+                about: Any = fraction(*pair) if is_share else paired_difference(*pair)
+                line += f" | {'share of' if is_share else 'minus'} {other} {about}"
+            print(line)
+        if means:
+            print(f"{name} | mean of the cameras | {np.mean(means):.1f}")
+        begun = [row for row in rows if row["who"] == name and row["camera"] == STARTS]
+        if begun:
+            print(f"{name} | {STARTS} | {sum(row['progress'] >= WON for row in begun)} of {len(begun)} got away")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", type=Path, nargs="*")
+    parser.add_argument("--experts", nargs="*", default=())
+    parser.add_argument("--validation", action="store_true")
+    parser.add_argument("--against", help="who is subtracted")
+    parser.add_argument("--expert", help="whose undisturbed returns are 100 %%")
+    parser.add_argument("--show", action="store_true", help="drive nothing")
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    who = {str(path): Drive(model=path) for path in given.models} | {name: Drive(driver=name) for name in given.experts}
+    if not given.show:
+        drive_all(who, given.validation, given.out)
+    show(given.out, given.against, given.expert)
+
+
+if __name__ == "__main__":
+    main()
