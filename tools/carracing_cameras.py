@@ -1,7 +1,7 @@
 """Policies and experts of CarRacing through five cameras, and from bad starts: a line per drive, and a table.
 
     python tools/carracing_cameras.py agents/carracing/nac_steady.pt --validation --out validation.jsonl
-    python tools/carracing_cameras.py agents/carracing/nac_steady.pt runs/new/nac_steady.pt --experts ppo --out test.jsonl
+    python tools/carracing_cameras.py agents/carracing/nac_steady.pt new.pt --experts ppo predictive --out test.jsonl
     python tools/carracing_cameras.py --out test.jsonl --show
 
 It goes on where it was stopped: a drive whose line is in --out is not driven again. Tracks are 2000000 to 2000099,
@@ -19,7 +19,6 @@ import numpy as np
 import torch
 from rich.progress import track
 
-from nacdrive.common.files import file_checksum
 from nacdrive.common.statistics import fraction, paired_difference
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.start import bad_start
