@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated
 
 from annotated_types import Interval
 
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, quoted
 from nacdrive.common.optional import EXTRAS, missing_extra
 from nacdrive.common.options import OutOption, Page
 from nacdrive.common.paths import shipped
@@ -197,13 +198,9 @@ def check_results(out: Path) -> str:
     place = out.resolve()
     while not place.exists():
         place = place.parent
-    try:
-        with tempfile.TemporaryFile(dir=place) as probe:
-            probe.write(b"nacdrive")
-    except OSError as error:
-        raise UserError(
-            f"cannot write in {out} ({error.strerror}): work in a folder of your own, or give --out."
-        ) from error
+    advice, why = "): work in a folder of your own, or give --out.", attrgetter("strerror")
+    with quoted(f"cannot write in {out} (", advice, OSError, say=why), tempfile.TemporaryFile(dir=place) as probe:
+        probe.write(b"nacdrive")
     free = shutil.disk_usage(place).free / 1e9
     if free < ROOM_GB:
         raise UserError(f"only {free:.1f} GB free at {out}, {ROOM_GB:.0f} GB are needed: free some space.")

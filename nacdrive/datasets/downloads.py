@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.common.errors import UserError, quoted, unknown_name
 from nacdrive.common.paths import cache_folder
 from nacdrive.datasets import mnist, par
 
@@ -156,11 +156,9 @@ def fetch(data_set: DataSet, folder: Path, *, bar: Callable[[str], Any] = lambda
             f"{data_set.name} has no address with a published checksum: get it from {data_set.home} "
             f"and put it into {folder}, unpacked or as .zip or .tar.xz."
         )
-    try:
+    with quoted(f"{folder} cannot be written (", "): give another --folder, or free some space.", OSError):
         folder.mkdir(parents=True, exist_ok=True)
         return [fetch_file(file, folder, bar) for file in data_set.files]
-    except OSError as error:
-        raise UserError(f"{folder} cannot be written ({error}): give another --folder, or free some space.") from error
 
 
 def fetch_file(file: RemoteFile, folder: Path, bar: Callable[[str], Any]) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, quoted
 from nacdrive.common.files import open_log, result_folder
 from nacdrive.common.result_folder import note_own, partial_path
 from nacdrive.common.units import MPH_PER_MPS
@@ -123,15 +123,12 @@ def episode_of(rows: list[LogRow], number: int) -> Episode:
 
 def read_image(path: Path) -> bytes:
     """The bytes of an image that can be decoded to its end."""
-    try:
+    advice = "): delete the file, and the rows that name it are left out."
+    with quoted(f"{path} is no readable image (", advice, OSError, ValueError):
         if not path.is_file():
             raise OSError("it is no regular file")
         data = path.read_bytes()
         decode_image(data)
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"{path} is no readable image ({error}): delete the file, and the rows that name it are left out."
-        ) from error
     return data
 
 

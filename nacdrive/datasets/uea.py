@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nacdrive.common.errors import UserError, shortlist
+from nacdrive.common.errors import UserError, instead_of, shortlist
 from nacdrive.datasets.downloads import is_archive, unpacked
 
 TRAIN, TEST = "_TRAIN.ts", "_TEST.ts"
@@ -77,11 +77,10 @@ def header(lines: Iterator[tuple[int, str]]) -> Iterator[tuple[str, str]]:
 def read_line(place: str, line: str, classes: Sequence[str]) -> LabelledSeries:
     """One series: dimensions between colons, values between commas, its class at the end."""
     *dimensions, label = line.strip().split(":")
-    try:
+    with instead_of(
+        ValueError,
+        f"{place} is no series of equally long dimensions with one of the classes {shortlist(list(classes))}: mend "
+        "the file, or copy it again.",
+    ):
         rows = [np.array(row.replace("?", "nan").split(","), np.float32) for row in dimensions]
         return LabelledSeries(np.stack(rows, axis=1), list(classes).index(label), place)
-    except ValueError:
-        raise UserError(
-            f"{place} is no series of equally long dimensions with one of the classes {shortlist(list(classes))}: mend "
-            "the file, or copy it again."
-        ) from None

@@ -9,7 +9,7 @@ from typing import Annotated, Any, SupportsFloat
 import numpy as np
 from annotated_types import Interval
 
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, instead_of
 from nacdrive.common.options import LARGEST, Options, Share
 from nacdrive.envs.base import DrivingEnv, DrivingWrapper, Frame
 
@@ -44,10 +44,9 @@ class CameraNoise(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.rate is not None:
-            try:
+            sentence = f"--rate is {self.rate}: give two numbers of frames a second, such as 5 20."
+            with instead_of((TypeError, ValueError), sentence):
                 low, high = map(float, self.rate)
-            except (TypeError, ValueError):
-                raise UserError(f"--rate is {self.rate}: give two numbers of frames a second, such as 5 20.") from None
             object.__setattr__(self, "rate", tuple(self.rate))
             if low > high:
                 raise UserError(f"--rate is {low:g} {high:g}: give the lowest rate first.")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from nacdrive.common.errors import UserError, first_line
+from nacdrive.common.errors import UserError, first_line, quoted
 from nacdrive.common.tensor_file import read_tensor_file, write_tensor_file
 from nacdrive.layers.base import SequenceLayer
 from nacdrive.tasks.base import LossOptions, Task
@@ -285,13 +285,12 @@ class Fitting:
     def load(self) -> None:
         """Go on where the checkpoint stands."""
         content = read_tensor_file(self.path, KIND, VERSION, device=self.device, advice=ADVICE)
-        try:
+        kinds = (RuntimeError, ValueError, KeyError, TypeError, AttributeError)
+        with quoted(f"{self.path} belongs to another network (", f"): {ADVICE}.", *kinds, say=first_line):
             self.network.load_state_dict(content["network"])
             self.optimizer.load_state_dict(content["optimizer"])
             self.progress = Progress(**content["progress"])
             self.mean, self.best = content["mean"], content["best"]
-        except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{self.path} belongs to another network ({first_line(error)}): {ADVICE}.") from error
 
 
 def make_optimizer(network: nn.Module, config: FitConfig) -> torch.optim.Optimizer:

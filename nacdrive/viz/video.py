@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from nacdrive.common.errors import UserError, instead_of
+from nacdrive.common.errors import UserError, instead_of, quoted
 from nacdrive.common.files import atomic_path
 from nacdrive.drivers.tick import Listener, Tick
 from nacdrive.viz.overlay import HEIGHT, WIDTH, FrameOverlay
@@ -108,10 +108,9 @@ def ffmpeg() -> str:
 
 def ffmpeg_version() -> str:
     """Version of the ffmpeg that is used."""
-    try:
+    advice = "): run pip install --force-reinstall imageio-ffmpeg."
+    with quoted("ffmpeg does not run (", advice, OSError, subprocess.CalledProcessError):
         done = subprocess.run([ffmpeg(), "-hide_banner", "-encoders"], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise UserError(f"ffmpeg does not run ({error}): run pip install --force-reinstall imageio-ffmpeg.") from error
     if "libx264" not in done.stdout:
         raise UserError("this ffmpeg cannot write H.264 (no libx264): unset IMAGEIO_FFMPEG_EXE to use the shipped one.")
     import imageio_ffmpeg

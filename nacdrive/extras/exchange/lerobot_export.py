@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, quoted
 from nacdrive.common.files import write_json
 from nacdrive.datasets.episode import COLUMNS, PLACES, SIDES, Episode
 from nacdrive.datasets.episode import OPTIONAL as KINDS
@@ -278,14 +278,11 @@ def checked_frames(episode: Episode, camera: str, frames: list[bytes], shape: tu
     """The encoded frames of a camera, in RGB."""
     checked = []
     for index, data in enumerate(frames):
-        try:
+        frame = f"frame {index} ({camera}) of the episode of seed {episode.seed}"
+        after = ", and a LeRobot data set has frames of one size: export its parts apart."
+        with quoted(f"{frame} has ", after, ValueError):
             whole = image_header(data) == (*shape, "RGB")
             checked.append(data if whole else as_rgb(data, shape))
-        except ValueError as error:
-            raise UserError(
-                f"frame {index} ({camera}) of the episode of seed {episode.seed} has {error}, and a LeRobot data set "
-                "has frames of one size: export its parts apart."
-            ) from error
     return checked
 
 

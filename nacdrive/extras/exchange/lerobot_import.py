@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from nacdrive.common.errors import MISFITS, UserError, named, quoted
+from nacdrive.common.errors import MISFITS, UserError, instead_of, named, quoted
 from nacdrive.common.foreign_json import parse_object, read_object
 from nacdrive.datasets.episode import Episode, unknown_columns
 from nacdrive.datasets.images import check_size
@@ -181,7 +181,9 @@ def camera_features(
 
 def image_shape(folder: Path, name: str, feature: Mapping[str, Any]) -> tuple[int, int]:
     """Height and width of a camera's frames, whichever way round its shape is given."""
-    try:
+    given = str(feature.get("shape"))[:80]
+    sentence = f"{folder} says that {name} has the shape {given}: frames are height x width x 3."
+    with instead_of((KeyError, TypeError, ValueError, IndexError, OverflowError), sentence):
         shape = [int(side) for side in feature["shape"]]
         names = [str(item)[:1].lower() for item in feature.get("names") or []]
         first = names[0] == "c" if len(names) == 3 else shape[0] == 3 and shape[2] != 3
@@ -189,9 +191,6 @@ def image_shape(folder: Path, name: str, feature: Mapping[str, Any]) -> tuple[in
         check_size(height, width)
         if len(shape) != 3 or channels != 3:
             raise ValueError("no colour image")
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
-        given = str(feature.get("shape"))[:80]
-        raise UserError(f"{folder} says that {name} has the shape {given}: frames are height x width x 3.") from error
     return height, width
 
 
@@ -311,7 +310,9 @@ def read_episode(data_set: LeRobotSet, index: int, seed: int, batches: Batches) 
     wanted = (
         set(data_set.cameras) if data_set.header is None else {"center", *row.ours["columns"]} & set(data_set.cameras)
     )
-    try:
+    with quoted(
+        f"episode {index} in {batches.path} ", ": get the data set again.", ValueError, TypeError, pa.ArrowException
+    ):
         for batch in batches.take(row.length):
             for camera in wanted:
                 name = data_set.cameras[camera]
@@ -333,8 +334,6 @@ def read_episode(data_set: LeRobotSet, index: int, seed: int, batches: Batches) 
         if (columns["episode_index"] != index).any() or (columns["frame_index"] != np.arange(row.length)).any():
             raise ValueError("is made of other rows than those listed")
         return build_episode(data_set, row, seed, columns, frames)
-    except (ValueError, TypeError, pa.ArrowException) as error:
-        raise UserError(f"episode {index} in {batches.path} {error}: get the data set again.") from error
 
 
 def as_numbers(batch: pa.RecordBatch, name: str) -> NDArray[Any]:

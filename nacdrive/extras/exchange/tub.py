@@ -220,7 +220,8 @@ def split(records: Sequence[dict[str, Any]], pause_s: float) -> list[list[dict[s
 def episode_of(folder: Path, drive: list[dict[str, Any]], row: Mapping[str, Any], header: Mapping[str, Any]) -> Episode:
     """The episode of a drive; ``row`` has its seed and, in a tub of ours, what the recording says of it."""
     N, began = len(drive), drive[0]["_timestamp_ms"]
-    try:
+    before = f"the drive from record {drive[0]['place']} on in {folder} is damaged ("
+    with quoted(before, "): delete its records in donkeycar, or copy the tub again.", *MISFITS, say=named):
         frames = {camera: pictures(folder, drive, CAMERAS[camera]) for camera in ("center", *row.get("sides", ()))}
         pedals, steering = (np.array([float(record[name]) for record in drive]) for name in ("pedals", "steering"))
         given = unknown_columns(N) | {"steering": steering, "throttle": pedals.clip(0), "brake": (-pedals).clip(0)}
@@ -245,11 +246,6 @@ def episode_of(folder: Path, drive: list[dict[str, Any]], row: Mapping[str, Any]
             meta=dict(row.get("meta", {"session": str(drive[0]["_session_id"])})),
             **given,
         )
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise UserError(
-            f"the drive from record {drive[0]['place']} on in {folder} is damaged ({type(error).__name__}: {error}): "
-            "delete its records in donkeycar, or copy the tub again."
-        ) from error
 
 
 def pictures(folder: Path, drive: list[dict[str, Any]], key: str) -> list[bytes]:

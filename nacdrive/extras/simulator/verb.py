@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from annotated_types import Interval
 
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, instead_of
 from nacdrive.common.files import refuse_existing
 from nacdrive.common.options import SeedOption, Target, TimeLimit
 from nacdrive.envs.registry import UDACITY_TRACK
@@ -46,11 +46,10 @@ def run_udacity(config: UdacityConfig) -> None:
     """Drive in real time until the time is up, the window is closed, or Ctrl-C."""
     from nacdrive.extras.simulator.simulator import UdacitySimulator
 
-    try:
+    sentence = f"--host is {config.host!r}, and no machine is known by that name: check it."
+    with instead_of((OSError, UnicodeError), sentence):
         # An address where nobody listens yet is no mistake.
         socket.getaddrinfo(config.host, None)
-    except (OSError, UnicodeError) as error:
-        raise UserError(f"--host is {config.host!r}, and no machine is known by that name: check it.") from error
     window = None
     if config.show:
         from nacdrive.envs.udacity_track.window import Window

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nacdrive.common.errors import UserError, first_line
+from nacdrive.common.errors import UserError, first_line, quoted
 from nacdrive.common.plugins import check_trusted
 from nacdrive.common.tensor_file import json_object, read_tensor_file, write_tensor_file
 from nacdrive.envs.registry import ENVIRONMENTS
@@ -82,7 +82,8 @@ def load_policy(path: Path, device: str = "cpu") -> tuple[Any, dict[str, Any]]:
     """Read a policy: its network in evaluation mode, and what is known of it; ``UserError`` for any other file."""
     advice = "train an expert with 'nacdrive expert train', or export it anew with 'nacdrive expert export'"
     content = read_tensor_file(path, KIND, VERSION, device=device, advice=advice)
-    try:
+    kinds = (KeyError, ValueError, TypeError, RuntimeError)
+    with quoted(f"{path} does not fit the expert's network (", f"): {advice}.", *kinds, say=first_line):
         about = json_object(content, "about")
         env = str(about["env"])
         check_trusted(path, env, about.get("memory"))
@@ -98,6 +99,4 @@ def load_policy(path: Path, device: str = "cpu") -> tuple[Any, dict[str, Any]]:
             else:
                 net = NatureNet(view, outputs, **sizes)
         net.load_state_dict(content["tensors"])
-    except (KeyError, ValueError, TypeError, RuntimeError) as error:
-        raise UserError(f"{path} does not fit the expert's network ({first_line(error)}): {advice}.") from error
     return net.to(device).to(memory_format=torch.channels_last).eval(), about  # type: ignore[call-overload]
