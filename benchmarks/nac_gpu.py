@@ -5,8 +5,9 @@
 ``kernel`` is the Triton path and ``chunked`` the layer without it; a dash stands where the kernel does not support the
 row. ``sdpa`` is torch's scaled_dot_product_attention on ready-made q, k and v. Times are medians between CUDA events,
 the contenders taking turns; memory is the peak that one call adds; error is the largest difference from
-``nacdrive.nac.reference`` (float64) on 128 steps of the same layer, over the largest entry of the reference. The rows
-are also what ``nacdrive.nac.kernels.triton.LEAST_PAIRS`` should be set from. Without a GPU it says so and ends.
+``tests/helpers/nac_reference.py`` (float64) on 128 steps of the same layer, over the largest entry of the reference.
+The rows are also what ``nacdrive.nac.kernels.triton.LEAST_PAIRS`` should be set from. Without a GPU it says so and
+ends.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ from torch.nn import functional as F
 
 from nacdrive.nac import NAC
 from nacdrive.nac.kernels import triton as kernels
-from nacdrive.nac.reference import nac_forward
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from tests.helpers.nac_reference import nac_forward
 
 CONTENDERS = ("kernel", "chunked", "torch-nac", "mha", "sdpa")
 DEVICE = "cuda"

@@ -162,7 +162,7 @@ KNOW_ONE_ENVIRONMENT = {
     # The simulator that connects: what a drive of it ends with, and its pictures.
     "cli/drive.py",
     # Experts of one world.
-    *("drivers/ppo.py", "drivers/pure_pursuit.py", "drivers/racing_line.py"),
+    *("drivers/ppo.py", "drivers/pure_pursuit.py", "drivers/racing_line.py", "drivers/predictive.py"),
     # The page that has CarRacing in it.
     "extras/playground/html.py",
     # PPO's shaped lap.

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from nacdrive.nac.key import NACKey
-from nacdrive.nac.reference import bias, dense, normalised, solve
+from tests.helpers.nac_reference import bias, dense, normalised, solve
 
 
 def key_forward(

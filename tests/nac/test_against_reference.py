@@ -9,7 +9,7 @@ import torch
 
 from nacdrive.nac import NAC, Euler, Exact, Steady, pairwise
 from nacdrive.nac.kernels.chunked import ChunkedBackbone
-from nacdrive.nac.reference import nac_forward
+from tests.helpers.nac_reference import nac_forward
 
 MODES = {"exact": Exact(), "euler": Euler(6), "euler-fixed-step": Euler(5, step=0.1), "steady": Steady()}
 SELECTIONS = {"pairwise": (None, "auto"), "top3": (3, "exact"), "sqrt": (3, "sqrt")}

@@ -15,7 +15,7 @@ from nacdrive.nac import NAC, Euler, pairwise
 from nacdrive.nac.kernels import numba
 from nacdrive.nac.kernels.numba import CompiledBackbone
 from nacdrive.nac.kernels.numba.step import CompiledStep
-from nacdrive.nac.reference import nac_forward
+from tests.helpers.nac_reference import nac_forward
 from tests.helpers.nightly import daily
 
 pytest.importorskip("numba", reason="the compiled kernels need numba (pip install nacdrive[fast])")

@@ -8,7 +8,7 @@ import torch
 from nacdrive.layers import build
 from nacdrive.nac import NAC, Steady, pairwise
 from nacdrive.nac.kernels import triton
-from nacdrive.nac.reference import nac_forward
+from tests.helpers.nac_reference import nac_forward
 from tests.helpers.nightly import daily
 
 PARTITIONS = {

@@ -25,8 +25,8 @@ from nacdrive.extras.explain.wiring import (
 )
 from nacdrive.models import Policy, PolicyConfig
 from nacdrive.nac import NAC, Wiring
-from nacdrive.nac.reference import circuit
 from nacdrive.viz.figures import save
+from tests.helpers.nac_reference import circuit
 from tests.helpers.small_policies import CHOICES, small_policy
 
 
