@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,28 @@ SCHEMA_VERSION = 1
 METADATA_KEY = b"nacdrive"
 JPEG = b"\xff\xd8"
 """The first bytes of every JPEG."""
-_UNITS: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("units.json").read_text(encoding="utf-8"))
-UNITS, OPTIONAL_UNITS = _UNITS["columns"], _UNITS["optional"]
-"""Of the columns of every recording, and of those that most recordings lack."""
+UNITS = {
+    "t_s": "seconds since the episode began",
+    "steering": "-1 full left .. 1 full right",
+    "throttle": "0 .. 1",
+    "brake": "0 .. 1",
+    "reward": "the environment's own, summed until the next frame",
+    "speed_mps": "metres per second",
+    "choice": "index of the driven action, -1 where the driver is continuous",
+    "expert_choice": "index of the expert's action, -1 where unknown",
+    "expert_logits": "the expert's score of each action",
+}
+"""Of the columns of every recording."""
+OPTIONAL_UNITS = {
+    "expert_steering": "-1 full left .. 1 full right, what the expert would do",
+    "expert_pedal": "throttle minus brake, what the expert would do",
+    "x_m": "metres to the east, NaN where unknown",
+    "y_m": "metres to the north, NaN where unknown",
+    "heading_rad": "radians counter-clockwise from east, NaN where unknown",
+    "progress": "laps driven, as a fraction; of CarRacing the share of the tiles",
+    "frame_t_s": "seconds since the episode began when the frame was taken, where frames were lost or late",
+}
+"""Of those that most recordings lack."""
 
 
 class NotAnEpisodeError(ValueError):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
@@ -55,7 +53,25 @@ class Knob:
         return (value - self.low) / (self.high - self.low)
 
 
-KNOBS = tuple(Knob(**knob) for knob in json.loads(Path(__file__).with_name("knobs.json").read_text(encoding="utf-8")))
+KNOBS = (
+    Knob("road_difficulty", "roads", 0, 1, 0.5, "road difficulty"),
+    Knob("scene_variety", "roads", 0, 1, 0.5, "scene variety"),
+    Knob("missing_marks", "roads", 0, 1, 0, "share without marks"),
+    Knob("patches", "roads", 1, 60, 0, "patches", whole=True),
+    Knob("sun_elevation", "roads", 8, 80, 45, "degrees of sun"),
+    Knob("speed", "roads", 12, 30, 20, "mph"),
+    Knob("start_offset", "starts", -1, 1, 0, "metres off the line at first"),
+    Knob("start_heading", "starts", -45, 45, 0, "degrees turned at first"),
+    Knob("start_speed", "starts", 0, 1, 0, "m/s at first"),
+    Knob("noise", "cameras", 0, 0.15, 0, "noise of the camera"),
+    Knob("blackout", "cameras", 0, 0.2, 0, "share of frames black"),
+    Knob("delay_steps", "cameras", 1, 2, 0, "decisions by which all frames are late", whole=True),
+    Knob("brightness", "cameras", 0.5, 1.5, 1, "brightness"),
+    Knob("dropped", "cameras", 0, 0.4, 0, "share of frames lost"),
+    Knob("late", "cameras", 1, 2, 0, "decisions by which some frames are late", whole=True),
+    Knob("parked_cars", "traffic", 1, 12, 0, "parked cars", whole=True),
+    Knob("slow_cars", "traffic", 1, 8, 0, "slow cars", whole=True),
+)
 """All of them; of the speed the environment says what is usual."""
 REACH = {"carracing": (12.0, 60.0), "udacity-track": (4.0, 13.0)}
 """Farthest start beside the middle of the road (some wheels then stand beside it), and fastest one, in m/s."""

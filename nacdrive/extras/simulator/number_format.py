@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from math import copysign
-from pathlib import Path
 
 from nacdrive.common.errors import unknown_name
 
@@ -40,8 +38,17 @@ class NumberFormat:
         return copysign(value, -1.0 if sign in ("-", "\u2212") else 1.0) if sign else value
 
 
-_SIGNS: dict[str, list[str]] = json.loads(Path(__file__).with_name("number_formats.json").read_text(encoding="utf-8"))
-NUMBER_FORMATS = {name: NumberFormat(*signs) for name, signs in _SIGNS.items()}
+NUMBER_FORMATS = {
+    "en-US": NumberFormat(".", ",", "-{}"),
+    "de-DE": NumberFormat(",", ".", "-{}"),
+    "de-CH": NumberFormat(".", "'", "-{}"),
+    "fr-FR": NumberFormat(",", "\u00a0", "-{}"),
+    "pl-PL": NumberFormat(",", "\u00a0", "-{}"),
+    "hr-HR": NumberFormat(",", ".", "- {}"),
+    "sv-SE": NumberFormat(",", "\u00a0", "\u2212{}"),
+    "ar-SA": NumberFormat(".", ",", "{}-"),
+    "fa-IR": NumberFormat("/", ",", "{}-"),
+}
 """One culture for each way in which Mono's 340 cultures differ here."""
 
 
