@@ -1,4 +1,4 @@
-"""Policies and experts of CarRacing through five cameras, and from bad starts: a line per drive, and a table.
+"""Policies and experts of CarRacing through five cameras, from bad starts, and led off the road: a line per drive.
 
     python tools/carracing_cameras.py agents/carracing/nac_steady.pt --validation --out validation.jsonl
     python tools/carracing_cameras.py agents/carracing/nac_steady.pt new.pt --experts ppo predictive --out test.jsonl
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,12 @@ import numpy as np
 import torch
 from rich.progress import track
 
+from nacdrive.common.action import Action
 from nacdrive.common.statistics import fraction, paired_difference
+from nacdrive.drivers.base import Driver, DriverWrapper
+from nacdrive.envs.base import Frame, Info
 from nacdrive.envs.camera_noise import CameraNoise
+from nacdrive.envs.carracing.env import ACTIONS, to_action
 from nacdrive.envs.start import bad_start
 from nacdrive.rollout.drive import Drive
 
@@ -31,11 +36,37 @@ CAMERAS = {
     "dusk": CameraNoise(brightness=0.5),
     "5 to 20 Hz": CameraNoise(rate=(5.0, 20.0)),
 }
-STARTS = "bad starts"
+STARTS, LED_OFF = "bad starts", "led off, to the "
 TESTS, VALIDATION, BEGINS = range(2_000_000, 2_000_100), range(3_999_000, 3_999_016), range(4_000_200, 4_000_224)
 """Tracks; of the last ones the car begins at rest beside the road, and has 600 frames."""
+LED = range(3_999_020, 3_999_028)
+"""Tracks on which a car is led off the road."""
 WON = 0.05
 """Share of the lap from which on a car has left the place where it stood."""
+LED_S, BRAKED_S, FREE_S = 5.0, 6.2, 9.0
+"""When the wheel is held to one side, when the brake, and when the driver has the car again."""
+
+
+class LedOff(DriverWrapper):
+    """A driver of five actions whose car is led off the road to one side and stops there."""
+
+    def __init__(self, driver: Driver, side: str) -> None:
+        super().__init__(driver)
+        self.side = ACTIONS.index(side)
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        action, t_s = self.driver.act(frame, info), info["t_s"]
+        if not LED_S <= t_s < FREE_S:
+            return action
+        return to_action(self.side if t_s < BRAKED_S else ACTIONS.index("brake"))
+
+
+def to_the_right(driver: Driver) -> LedOff:
+    return LedOff(driver, "right")
+
+
+def to_the_left(driver: Driver) -> LedOff:
+    return LedOff(driver, "left")
 
 
 def jobs(validation: bool) -> list[tuple[str, int, Drive]]:
@@ -47,6 +78,9 @@ def jobs(validation: bool) -> list[tuple[str, int, Drive]]:
         place = bad_start(np.random.default_rng(k))
         start = {"start_offset": place["offset"], "start_heading": np.degrees(place["heading"]), "start_speed": 0.0}
         drives.append((STARTS, seed, Drive(options={**usual, **start, "max_frames": 600})))
+    for side in () if validation else ("left", "right"):
+        led = Drive(options=usual, around=(f"carracing_cameras:to_the_{side}",), safety_stop=False)
+        drives += [(LED_OFF + side, seed, led) for seed in LED]
     return drives
 
 
@@ -58,12 +92,14 @@ def drive_all(who: dict[str, Drive], validation: bool, out: Path) -> None:
             todo = [job for job in jobs(validation) if (name, *job[:2]) not in known]
             # One after the other, each loaded once a camera.
             for camera, seed, drive in track(todo, name):
-                mine = Drive(drive.env, whose.model, whose.driver, options=drive.options, camera=drive.camera)
+                mine = replace(drive, model=whose.model, driver=whose.driver)
+                free = 0.0
                 with mine.open(seed) as opened:
-                    *_, last = opened
+                    for last in opened:
+                        free = float(last.progress or 0) if mine.around and last.t_s < FREE_S else free
                 row = {
                     "who": name, "sha256": checksum, "camera": camera, "seed": seed,
-                    "return": round(last.episode_return, 2), "progress": round(float(last.progress or 0), 4),
+                    "return": round(last.episode_return, 2), "progress": round(float(last.progress or 0) - free, 4),
                 }  # fmt: skip
                 print(json.dumps(row), file=file, flush=True)
 
@@ -103,9 +139,10 @@ def show(path: Path, against: str | None, expert: str | None) -> None:
             print(line)
         if means:
             print(f"{name} | mean of the cameras | {np.mean(means):.1f}")
-        begun = [row for row in rows if row["who"] == name and row["camera"] == STARTS]
-        if begun:
-            print(f"{name} | {STARTS} | {sum(row['progress'] >= WON for row in begun)} of {len(begun)} got away")
+        for place in (STARTS, f"{LED_OFF}left", f"{LED_OFF}right"):
+            begun = [row for row in rows if row["who"] == name and row["camera"] == place]
+            if begun:
+                print(f"{name} | {place} | {sum(row['progress'] >= WON for row in begun)} of {len(begun)} got away")
 
 
 def main() -> None:
