@@ -17,6 +17,7 @@ from nacdrive.drivers.human import SILENCE_S, HumanControl
 from nacdrive.envs.carracing.env import to_action
 from nacdrive.web import LiveServer
 from nacdrive.web.control_socket import handle_command
+from tests.helpers.ports import lasting_port
 from tests.helpers.ticks import CHOICES, make_tick
 from tests.helpers.web_clients import WholeClient
 from tests.web.test_auth import UPGRADE, ask
@@ -310,7 +311,7 @@ def test_a_regression_policy_shows_steering_and_lane_offset_instead_of_probabili
 @pytest.mark.nightly
 def test_a_new_drive_knows_nothing_of_who_drove_in_the_one_before(open_page: Callable[..., Any]) -> None:
     control = HumanControl(silence_s=60)
-    first = LiveServer(port=0, control=control, choices=CHOICES)
+    first = LiveServer(port=lasting_port(), control=control, choices=CHOICES)
     page = open_page(first.start())
     first.publish(make_tick(0, circuit=False))
     until(page, READY)

@@ -16,6 +16,7 @@ from nacdrive.common.action import Action
 from nacdrive.drivers.tick import Tick
 from nacdrive.layers import build
 from nacdrive.web import Card, DriveResult, LiveServer
+from tests.helpers.ports import lasting_port
 from tests.helpers.ticks import CHOICES, CIRCUIT, WHY, make_tick, steering_at
 
 PICTURE = "() => document.getElementById('frame').toDataURL()"
@@ -258,7 +259,7 @@ def test_text_from_outside_stays_text(open_page: Callable[..., Any]) -> None:
 
 
 def test_the_page_comes_back_after_the_server_was_restarted(open_page: Callable[..., Any]) -> None:
-    first = serve()
+    first = serve(port=lasting_port())
     page = open_page(first.start())
     first.publish(make_tick(5))
     shows(page, make_tick(5))

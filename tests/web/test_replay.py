@@ -21,6 +21,7 @@ from nacdrive.viz.recorded import recorded_ticks
 from nacdrive.web.episode_cache import EpisodeCache, EpisodeLabel, ReplaySource
 from nacdrive.web.replay import ReplayServer, film
 from nacdrive.web.stream import Lane
+from tests.helpers.ports import lasting_port
 from tests.helpers.ticks import CHOICES, CIRCUIT, STEP_S, WINDOW, make_tick, road
 from tests.web.test_page import shows, text, until
 
@@ -286,7 +287,7 @@ def test_an_expert_is_not_said_to_agree_with_itself(open_page: Callable[..., Any
 
 def test_a_server_that_died_stops_the_replay_and_is_waited_for(open_page: Callable[..., Any]) -> None:
     long = ReplaySource("long", [EpisodeLabel(700, 400, 1.0, "ppo")], lambda _: [make_tick(i) for i in range(400)])
-    server = ReplayServer(EpisodeCache([long]), port=0)
+    server = ReplayServer(EpisodeCache([long]), port=lasting_port())
     page = open_page(server.start())
     until(page, "Number(document.getElementById('step').textContent) > 0")
     server.stop()

@@ -20,6 +20,7 @@ from nacdrive.web import DriveResult, LiveServer
 from nacdrive.web.protocol import pack
 from nacdrive.web.stream import COLUMNS, HISTORY_ROWS, Seen, StreamState, columns, sureness
 from nacdrive.web.stream_socket import Encoder
+from tests.helpers.ports import lasting_port
 from tests.helpers.ticks import CHOICES, make_tick
 from tests.helpers.web_clients import WholeClient
 
@@ -208,7 +209,7 @@ def test_a_foreign_address_is_one_sentence() -> None:
 
 
 def test_a_server_can_be_started_again_on_its_port() -> None:
-    first = LiveServer(port=0)
+    first = LiveServer(port=lasting_port())
     first.start()
     viewer = join(first)
     first.stop()

@@ -31,7 +31,7 @@ from nacdrive.extras.what_if.interventions import (
 )
 from nacdrive.models import Policy
 from nacdrive.models.config import PolicyConfig
-from nacdrive.nac import reference
+from tests.helpers import nac_reference as reference
 
 ACTIONS = ((0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (-1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 0.8))
 STEPS = 7

@@ -18,6 +18,7 @@ from nacdrive.extras.what_if import WhatIfCard
 from nacdrive.web import LiveServer
 from nacdrive.web.episode_cache import EpisodeCache, EpisodeLabel, ReplaySource
 from nacdrive.web.replay import ReplayServer
+from tests.helpers.ports import lasting_port
 from tests.helpers.ticks import CHOICES, make_tick
 from tests.helpers.what_if import SEED, SOURCE, drive, small_policy
 from tests.web.test_accessibility import check
@@ -301,7 +302,7 @@ def test_the_presentation_shows_picture_verb_and_reason_alone(open_page: Callabl
 def test_a_question_ends_with_the_drive_and_with_the_network_that_it_was_asked_of(
     open_page: Callable[..., Any],
 ) -> None:
-    first = serve(cards=[WhatIfCard.of_drive(SOURCE, 128)])
+    first = serve(port=lasting_port(), cards=[WhatIfCard.of_drive(SOURCE, 128)])
     page = open_page(first.start())
     for tick in drive()[:20]:
         first.publish(tick)
