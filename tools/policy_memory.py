@@ -28,9 +28,9 @@ from nacdrive.common.action import Action
 from nacdrive.common.files import read_json, write_json
 from nacdrive.common.runs import plain, run_record
 from nacdrive.common.statistics import paired_difference, summary
-from nacdrive.drivers.base import Driver, DriverWrapper
+from nacdrive.drivers.base import DriverWrapper
 from nacdrive.drivers.policy import PolicyDriver
-from nacdrive.envs.base import Frame, Info
+from nacdrive.envs.base import DrivingEnv, Frame, Info
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.envs.udacity_track.options import RANDOM
@@ -57,9 +57,10 @@ class Wiped(DriverWrapper):
 class Held(DriverWrapper):
     """Holds the action over a black frame, which the policy never gets."""
 
-    def __init__(self, driver: Driver) -> None:
-        super().__init__(driver)
-        self._action = Action(0.0, 0.0, 0.0)
+    def reset(self, env: DrivingEnv) -> None:
+        super().reset(env)
+        # Until the first frame that is not black: nothing, which is the first of CarRacing's choices.
+        self._action = env.action_of(0) if env.actions else Action(0.0, 0.0, 0.0)
 
     def act(self, frame: Frame, info: Info) -> Action:
         if frame.any():

@@ -32,7 +32,7 @@ LAP = json.loads((shipped("agents") / "carracing" / "ppo" / "eval.json").read_te
 def test_a_drive_knows_the_shipped_experts_score_on_the_tracks_that_it_was_measured_on(
     options: dict[str, Any], known: bool
 ) -> None:
-    config = DriveConfig(**{"seed": LAP["seed"], **options})
+    config = DriveConfig(**{"seed": LAP["seed"], "expert": "ppo", **options})
     name = load(config).drive.expert
     assert known_score(config, name, config.first_seed) == (LAP["total"] if known else None)
     assert known_score(config, None, config.first_seed) is None, "no expert rides along"
@@ -41,7 +41,8 @@ def test_a_drive_knows_the_shipped_experts_score_on_the_tracks_that_it_was_measu
 @pytest.mark.parametrize(
     ("model", "options", "name"),
     [
-        ("nac_steady.pt", {}, "ppo"),
+        ("nac_steady.pt", {}, "predictive"),
+        ("nac_exact.pt", {}, "ppo"),
         ("nac_steady_continuous.pt", {}, "nacdrive.drivers.racing_line:with_margin"),
         ("nac_steady_continuous.pt", {"expert": "continuous"}, "continuous"),
         ("nac_steady_continuous.pt", {"expert": "ppo"}, "ppo"),
