@@ -90,7 +90,6 @@ def drive_all(who: dict[str, Drive], validation: bool, out: Path) -> None:
         for name, whose in who.items():
             checksum = whose.checksum
             todo = [job for job in jobs(validation) if (name, *job[:2]) not in known]
-            # One after the other, each loaded once a camera.
             for camera, seed, drive in track(todo, name):
                 mine = replace(drive, model=whose.model, driver=whose.driver)
                 free = 0.0

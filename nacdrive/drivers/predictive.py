@@ -18,14 +18,14 @@ from nacdrive.common.action import Action
 from nacdrive.drivers.base import Needs
 from nacdrive.drivers.racing_line import LOST_SPEED, RacingLine, RacingLineParameters
 from nacdrive.envs.base import Frame, Info
-from nacdrive.envs.carracing.env import ACTIONS, to_action
+from nacdrive.envs.carracing.env import ACTIONS, BRAKE, STEERING, THROTTLE, to_action
 from nacdrive.envs.carracing.lazy import FPS
 from nacdrive.envs.carracing.tyres import FULL_LOCK, MASS, WHEEL_RADIUS
 
 REPEAT, AHEAD = 4, 3
 """Frames for which an action is held unless it is known better, and decisions that are tried out."""
-STEERING, GAS, BRAKE = np.array([[0, -0.6, 0.6, 0, 0], [0, 0, 0, 0.2, 0], [0, 0, 0, 0, 0.8]])
-"""Of each action, as Gymnasium hands it to the car: radians to the left, gas, brake."""
+RADIANS, GAS, BRAKES = -0.6 * np.array(STEERING), 0.2 * np.array(THROTTLE), np.array(BRAKE)
+"""Of each action, as Gymnasium hands it to the car: to the left, gas, brake."""
 GRASS = 0.6
 """What grass holds, as a share of what the road does."""
 STIFFNESS = 205_000 * dynamics.SIZE**2
@@ -40,8 +40,6 @@ PARAMETERS = RacingLineParameters(
     ahead=6.777, ahead_s=0.0701, lead_s=0.0528, reaction_s=0.0914,
 )  # fmt: skip
 """Slower than steering by degrees allows; these and the weights are searched for on tracks that are learnt from."""
-SHARPNESS = 1.0
-"""Of the scores: by how much an action's logarithm falls per unit that its best sequence costs more."""
 SURE = 5.0
 """What every other action costs more where a rule decides."""
 
@@ -93,6 +91,7 @@ class Predictive(RacingLine):
         self._last_s = 0.0
 
     def act(self, frame: Frame | None = None, info: Info | None = None) -> Action:
+        """The action whose best sequence costs least; ``logits`` say by how much each of the others costs more."""
         hull = self.world.car.hull
         x, y = hull.position
         speed = float(hull.linearVelocity.length)
@@ -106,7 +105,7 @@ class Predictive(RacingLine):
         else:
             cost = self._cost(predict(self.world.car, self.sequences, steps if steps > 0 else REPEAT))
         best = cost.reshape(len(ACTIONS), -1).min(axis=1)
-        return to_action(int(best.argmin()), np.asarray(SHARPNESS * (best.min() - best), np.float32))
+        return to_action(int(best.argmin()), np.asarray(best.min() - best, np.float32))
 
     def _cost(self, cars: Cars) -> NDArray[np.float64]:
         """What is wrong with where each of N sequences ends, [N]; less is better."""
@@ -154,11 +153,11 @@ def predict(car: Any, sequences: NDArray[np.int64], steps: int) -> Cars:
     holds = dynamics.FRICTION_LIMIT * np.array([1.0 if wheel.tiles else GRASS for wheel in car.wheels])
     for choices in np.repeat(sequences.T, steps, axis=0):
         gas = np.minimum(GAS[choices], gas + 0.1)
-        wrong = STEERING[choices] - wheel_angle
+        wrong = RADIANS[choices] - wheel_angle
         spin[:, 2:] += (dt * dynamics.ENGINE_POWER / dynamics.WHEEL_MOMENT_OF_INERTIA * gas)[:, None] / (
             np.abs(spin[:, 2:]) + 5
         )
-        spin -= np.sign(spin) * np.minimum(15 * BRAKE[choices][:, None], np.abs(spin))
+        spin -= np.sign(spin) * np.minimum(15 * BRAKES[choices][:, None], np.abs(spin))
         cos, sin = np.cos(angle)[:, None], np.sin(angle)[:, None]
         from_x, from_y = cos * places[:, 0] - sin * places[:, 1], sin * places[:, 0] + cos * places[:, 1]
         pointing = angle[:, None] + wheel_angle[:, None] * (1, 1, 0, 0)
