@@ -55,8 +55,8 @@ class DaggerRound:
     bad_starts: float = 0.0
     """Share of the drives that begin badly."""
     cases: tuple[tuple[int, Drive], ...] = ()
-    """Episodes in the place of tracks in turn: the seed of each, and how it is driven. Its start and its camera are its
-    own, and the wheel is not disturbed."""
+    """Episodes in the place of tracks in turn: the seed of each, and how it is driven. Its start is its own, its camera
+    where anything is wrong with it, and the wheel is not disturbed."""
 
     @property
     def tracks(self) -> Sequence[int]:
@@ -162,8 +162,8 @@ class MixtureWorker:
         if round_.vary_camera:
             camera = round_.drive.camera.draw(np.random.default_rng([round_.seed, round_.round, track, 1]))
         case = dict(round_.cases).get(track)
-        loaded = self.loaded(camera if case is None else case.camera, case)
-        camera = loaded.drive.camera
+        camera = case.camera if case is not None and case.camera.active else camera
+        loaded = self.loaded(camera, case)
         rng = None if loaded.drive.random_start else np.random.default_rng([round_.seed, round_.round, track])
         buffer = EpisodeBuffer(expert_action, loaded.spec.image_format)
         chosen = np.random.default_rng([round_.seed, round_.round, track, 2])

@@ -44,6 +44,9 @@ class HuntConfig(
     reference labels, learnt from together with --data, the recordings that it has learnt from."""
     judged: Count = 40
     """With --train: fresh episodes of that kind, and as many undisturbed, that are driven before and after."""
+    control: bool = False
+    """With --train: also teach the policy on the same tracks with nothing turned, and compare: what as many more drives
+    are worth by themselves."""
 
     def __post_init__(self) -> None:
         if self.track is None and drivable(self.env).random_roads:
@@ -63,6 +66,8 @@ class HuntConfig(
             )
         if self.data and not self.train:
             raise UserError("--data is what --train mixes with what failed: add --train, or leave it out.")
+        if self.control and not self.train:
+            raise UserError("--control is compared with what --train teaches: add --train, or leave it out.")
         if not self.areas:
             raise UserError(f"--areas is empty: name some of {', '.join(AREAS)}, or leave it out.")
 

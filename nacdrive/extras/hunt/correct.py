@@ -16,10 +16,11 @@ from nacdrive.common.runs import plain
 from nacdrive.common.statistics import paired_difference
 from nacdrive.datasets.episode import Episode
 from nacdrive.drivers.policy import PolicyDriver
+from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.extras.hunt.config import HuntConfig
 from nacdrive.extras.hunt.drives import HuntWorker, Work, hunt_results
-from nacdrive.extras.hunt.search import EPISODES, Case, Search
+from nacdrive.extras.hunt.search import CAMERA, EPISODES, Case, Search
 from nacdrive.models.policy import Policy
 from nacdrive.rollout.dagger import check_kind, check_pace
 from nacdrive.rollout.results import Row
@@ -30,8 +31,11 @@ from nacdrive.viz.report import between
 
 LEARNING_RATE = 3e-4
 """A third of the usual: it learns on."""
-TRAINED = "train"
-"""Folder of the training within the hunt's."""
+AS_TAUGHT = ("batch_size", "soft", "class_weights", "vary_camera")
+"""Options of the training that the policy comes from, beside what was wrong with its camera: it learns on with the
+same, so that it keeps what they taught it."""
+TRAINED, CONTROL = "train", "control"
+"""Folders of the trainings within the hunt's: from the failures, and from the same tracks undisturbed."""
 FIRST_JUDGED = POLICY_TEST.start + 500_000
 """Seed of the first track on which it is judged whether learning has helped."""
 
@@ -47,11 +51,14 @@ def training_of(config: HuntConfig, here: HuntWorker, folder: Path) -> TrainConf
     check_kind(here.loaded.spec, reference, policy.config)
     check_pace(here.loaded.spec, reference, policy.repeat)
     same = ("data", "env", "dagger", "dagger_episodes", "epochs", "seed", "workers", "ray", "device")
+    learnt = policy.meta.get("config") or {}
+    taught = {name: learnt[name] for name in AS_TAUGHT if name in learnt}
+    camera = {name: value for name, value in (learnt.get("disturbance") or {}).items() if name in CAMERA}
     training = TrainConfig(
-        **{name: getattr(config, name) for name in same}, task=policy.config.task,
-        model=str((policy.meta.get("config") or {}).get("model", policy.config.model)), first=here.drive.model,
+        **{name: getattr(config, name) for name in same}, **taught, task=policy.config.task,
+        model=str(learnt.get("model", policy.config.model)), first=here.drive.model,
         expert=here.drive.expert, window=policy.config.window, dagger_epochs=config.epochs,
-        learning_rate=LEARNING_RATE, out=folder / TRAINED, resume=True,
+        disturbance=CameraNoise(**camera), learning_rate=LEARNING_RATE, out=folder / TRAINED, resume=True,
     )  # fmt: skip
     read_data(training)
     return training
@@ -94,23 +101,39 @@ def correct(config: HuntConfig, work: Work, training: TrainConfig, search: Searc
     cases = draw_cases(config, search, folder / "cases.json")
     fresh = [*cases["kind"], *cases["plain"]]
     before = judge(work, fresh, folder / "before.jsonl", "before")
-    with resumable(lambda: f"the last checkpoint is kept in {folder / TRAINED}"), show_training(config) as callbacks:
-        path = train_policy(training, callbacks, cases=[(case.seed, case.of(drive)) for case in cases["learn"]])
-    taught = replace(work, drive=replace(drive, model=path))
-    # Who learns more rounds later is another policy.
-    after = judge(taught, fresh, folder / f"after-{config.dagger}.jsonl", "after")
-    pairs = [(before[case.seed], after[case.seed]) for case in cases["kind"]]
-    fair = [(old, new) for old, new in pairs if not (old["unfair"] or new["unfair"])]
-    returns = [(before[case.seed]["episode_return"], after[case.seed]["episode_return"]) for case in cases["plain"]]
-    failed = [[float(row["failed"]) for row in rows] for rows in zip(*fair, strict=True)]
-    result = {
-        "model": path, "episodes": len(fair),
-        "failed_before": sum(old["failed"] for old, _ in fair), "failed_after": sum(new["failed"] for _, new in fair),
-        "fewer": paired_difference(*failed) if fair else None,
-        "undisturbed_gain": paired_difference([new for _, new in returns], [old for old, _ in returns]),
-    }  # fmt: skip
-    print(in_words(result, len(returns)))
+
+    def teach(name: str, rows: str, lessons: Sequence[Case]) -> tuple[Path, dict[int, Row]]:
+        resume = resumable(lambda: f"the last checkpoint is kept in {folder / name}")
+        with resume, show_training(config, name) as callbacks:
+            learnt = [(case.seed, case.of(drive)) for case in lessons]
+            path = train_policy(replace(training, out=folder / name), callbacks, cases=learnt)
+        # Who learns more rounds later is another policy.
+        taught = replace(work, drive=replace(drive, model=path))
+        return path, judge(taught, fresh, folder / f"{rows}-{config.dagger}.jsonl", f"after {name}")
+
+    path, after = teach(TRAINED, "after", cases["learn"])
+    result = {"model": path, **change(cases, before, after)}
+    print(in_words(result, "before", len(cases["plain"])))
+    if config.control:
+        path, control = teach(CONTROL, CONTROL, [replace(case, knobs={}) for case in cases["learn"]])
+        result["control"] = {"model": path, **change(cases, control, after)}
+        print("against as many drives on the same tracks, undisturbed:")
+        print(in_words(result["control"], "of the control", len(cases["plain"])))
+    print(f"policy: {result['model']}")
     return result
+
+
+def change(cases: dict[str, list[Case]], old: dict[int, Row], new: dict[int, Row]) -> dict[str, Any]:
+    """How often each of two policies fails the fresh episodes, and what the new one gains undisturbed."""
+    pairs = [(old[case.seed], new[case.seed]) for case in cases["kind"]]
+    fair = [(one, other) for one, other in pairs if not (one["unfair"] or other["unfair"])]
+    failed = [[float(row["failed"]) for row in rows] for rows in zip(*fair, strict=True)]
+    returns = [[rows[case.seed]["episode_return"] for case in cases["plain"]] for rows in (new, old)]
+    return {
+        "episodes": len(fair), "failed_before": sum(one["failed"] for one, _ in fair),
+        "failed_after": sum(other["failed"] for _, other in fair),
+        "fewer": paired_difference(*failed) if fair else None, "undisturbed_gain": paired_difference(*returns),
+    }  # fmt: skip
 
 
 def judge(work: Work, cases: Sequence[Case], path: Path, title: str) -> dict[int, Row]:
@@ -127,10 +150,10 @@ def judge(work: Work, cases: Sequence[Case], path: Path, title: str) -> dict[int
 
 
 @contextmanager
-def show_training(config: HuntConfig) -> Iterator[TrainCallbacks]:
+def show_training(config: HuntConfig, name: str) -> Iterator[TrainCallbacks]:
     """A bar for a training."""
     with progress_bar() as bar:
-        task = bar.add_task("learning", total=None, state="reading the recordings")
+        task = bar.add_task(name, total=None, state="reading the recordings")
 
         def on_step(update: FitUpdate) -> None:
             p = update.progress
@@ -144,8 +167,8 @@ def show_training(config: HuntConfig) -> Iterator[TrainCallbacks]:
         yield TrainCallbacks(on_step=on_step, on_episode=on_episode)
 
 
-def in_words(result: dict[str, Any], plain: int) -> str:
-    """What the training changed."""
+def in_words(result: dict[str, Any], old: str, plain: int) -> str:
+    """What the training changed, against the ``old`` policy."""
 
     def sure(numbers: dict[str, Any] | None, form: str) -> str:
         if numbers is None or numbers["interval95"] is None:
@@ -153,8 +176,7 @@ def in_words(result: dict[str, Any], plain: int) -> str:
         return f"{numbers['value']:{form}}, {between(numbers['interval95'], form)}"
 
     return (
-        f"fresh episodes of that kind: {result['failed_before']} of {result['episodes']} failed before, "
+        f"fresh episodes of that kind: {result['failed_before']} of {result['episodes']} failed {old}, "
         f"{result['failed_after']} after ({sure(result['fewer'], '+.0%')} fewer)\n"
-        f"undisturbed, {plain} other tracks: return {sure(result['undisturbed_gain'], '+.1f')}\n"
-        f"policy: {result['model']}"
+        f"undisturbed, {plain} other tracks: return {sure(result['undisturbed_gain'], '+.1f')}"
     )

@@ -34,7 +34,7 @@ SHOWN = 20
 """Failures in the table of the terminal; the report has all."""
 RESULTS, SUMMARY, REPORT, BEFORE = "results.jsonl", "hunt.json", "report.md", "before"
 FREE_TO_CHANGE = (
-    "minutes", "episodes", "train", "judged", "dagger", "dagger_episodes", "epochs", "data", "out", "resume",
+    "minutes", "episodes", "train", "judged", "control", "dagger", "dagger_episodes", "epochs", "data", "out", "resume",
     "overwrite", "device", "workers", "ray",
 )  # fmt: skip
 """Options that a resumed hunt may have changed; with the others it would be another search."""

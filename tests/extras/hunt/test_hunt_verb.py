@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -29,7 +30,7 @@ from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.extras.hunt import correct, verb
 from nacdrive.extras.hunt.config import HuntConfig
 from nacdrive.extras.hunt.drives import HuntWorker, Work, hunt_results
-from nacdrive.extras.hunt.search import Search
+from nacdrive.extras.hunt.search import Case, Search, knobs_of
 from nacdrive.extras.hunt.verb import MINUTES, run
 from nacdrive.models import load_policy, save_policy
 from nacdrive.rollout.evaluate import EvalJob, RolloutWorker
@@ -66,7 +67,7 @@ def test_the_help_says_how_long_it_searches_if_nobody_says() -> None:
 def test_a_training_has_a_bar_over_all_its_steps_and_then_over_its_drives(monkeypatch: pytest.MonkeyPatch) -> None:
     bars = Progress(disable=True)
     monkeypatch.setattr(correct, "progress_bar", lambda: bars)
-    with correct.show_training(HuntConfig(dagger_episodes=7)) as callbacks:
+    with correct.show_training(HuntConfig(dagger_episodes=7), "train") as callbacks:
         assert callbacks.on_step is not None and callbacks.on_episode is not None
         callbacks.on_step(FitUpdate(FitProgress(round=1, epoch=2, step=5), steps=10, epochs=4, train_loss=0.125))
         (bar,) = bars.tasks
@@ -294,8 +295,9 @@ def test_a_full_disk_ends_a_hunt_in_a_sentence_and_the_same_command_goes_on(
 def test_a_training_without_its_old_data_or_of_what_cannot_learn_is_refused(model_file: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="give --data its recordings"):
         HuntConfig(train=True)
-    with pytest.raises(UserError, match="add --train, or leave it out"):
-        HuntConfig(data=(tmp_path,))
+    for alone in ({"data": (tmp_path,)}, {"control": True}):
+        with pytest.raises(UserError, match="add --train, or leave it out"):
+            HuntConfig(**alone)  # type: ignore[arg-type]
     out, data = tmp_path / "out", (shipped("recordings") / "carracing-sample",)
     with pytest.raises(UserError, match="has continuous actions, and the recordings hold choices"):
         run(HuntConfig(model=str(model_file), train=True, data=data, expert="racing-line", out=out))
@@ -330,10 +332,58 @@ def test_the_policy_of_more_rounds_is_driven_itself_and_what_is_judged_stays(
         (tmp_path / f"{rounds}.pt").write_bytes(model_file.read_bytes())
         work = Work(drive, config.least_share, 0, None)
         more = replace(config, dagger=rounds)
-        correct.correct(more, work, correct.training_of(more, here, tmp_path), search, tmp_path)
+        assert "control" not in correct.correct(more, work, correct.training_of(more, here, tmp_path), search, tmp_path)
     assert driven == [name for name in (model_file.name, "1.pt", "2.pt") for _ in range(2)]
     with pytest.raises(UserError, match="was begun with --judged 1 instead of 2: resume with the same"):
         correct.draw_cases(replace(config, judged=2), search, tmp_path / "cases.json")
+
+
+def test_the_control_learns_from_the_same_tracks_with_nothing_turned(
+    model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = (shipped("recordings") / "carracing-sample",)
+    options: dict[str, Any] = {**SHORT, "max_frames": 8}
+    config = HuntConfig(model=str(model_file), train=True, control=True, data=data, judged=2, **options)
+    drive = config.driven(model_file)
+    search = Search(knobs_of(config.spec, drive, ("starts",)), ("starts",), 0, {}, lambda count: False)
+    search.failures = [Case(3, "starts", 3100003, {"start_speed": 40.0})]
+    taught: dict[str, Any] = {}
+
+    def train(training: Any, callbacks: Any, cases: Any) -> Path:
+        taught[training.out.name] = cases
+        return Path(shutil.copy(model_file, tmp_path / f"{training.out.name}.pt"))
+
+    monkeypatch.setattr(correct, "train_policy", train)
+    # Who was taught plainly fails both of that kind, who learnt from the failures one of them.
+    failing = {"before": 2, "after train": 1, "after control": 2}
+    judged = correct.judge
+
+    def judge(work: Work, cases: Any, path: Path, title: str) -> dict[int, Any]:
+        rows = judged(work, cases, path, title)
+        return {
+            seed: {**row, "failed": k < failing[title], "unfair": False} for k, (seed, row) in enumerate(rows.items())
+        }
+
+    monkeypatch.setattr(correct, "judge", judge)
+    training = correct.training_of(config, HuntWorker(drive, config.least_share), tmp_path)
+    result = correct.correct(config, Work(drive, config.least_share, 0, None), training, search, tmp_path)
+    assert [seed for seed, _ in taught["control"]] == [seed for seed, _ in taught["train"]]
+    assert taught["train"][0][1].options["start_speed"] == 40.0
+    assert all("start_speed" not in one.options for _, one in taught["control"])
+    control = result["control"]
+    assert (result["failed_before"], control["failed_before"], control["failed_after"]) == (2, 2, 1)
+    assert control["fewer"]["value"] == result["fewer"]["value"] == 0.5
+    said = capsys.readouterr().out
+    assert "2 of 2 failed before, 1 after" in said and "2 of 2 failed of the control, 1 after" in said
+
+
+def test_it_learns_on_as_it_was_taught(model_file: Path, tmp_path: Path) -> None:
+    data = (shipped("recordings") / "carracing-sample",)
+    shipped_file = shipped("agents") / "carracing/nac_steady.pt"
+    config = HuntConfig(model=str(shipped_file), train=True, data=data, **{**SHORT, "expert": "predictive"})
+    training = correct.training_of(config, HuntWorker(config.driven(shipped_file), config.least_share), tmp_path)
+    assert (training.soft, training.class_weights, training.vary_camera) == (1.0, 0.0, True)
+    assert training.disturbance.blackout == 0.3 and training.disturbance.rate == (5.0, 20.0)
 
 
 def test_of_no_failures_it_says_that_nothing_was_learnt(
