@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Interval
 
@@ -17,6 +17,9 @@ from nacdrive.models.presets import DrivingForm, FormOption, driving_form
 from nacdrive.rollout.record_config import OFFICIAL_FRAMES, labelled_by
 from nacdrive.tasks.registry import TASKS, TaskOption, task_of
 from nacdrive.training.config import FitConfig
+
+if TYPE_CHECKING:
+    from nacdrive.models.policy import Policy
 
 AUTO = "auto"
 """The task that recordings belong to by their source."""
@@ -126,3 +129,11 @@ class TrainConfig(
     @property
     def parallel(self) -> int:
         return self.processes(self.dagger_episodes)
+
+
+def as_taught(policy: Policy) -> dict[str, Any]:
+    """Options of a training in which the policy learns on, with labels that count as when it was taught."""
+    learnt = policy.meta.get("config") or {}
+    counts = {name: learnt[name] for name in ("soft", "class_weights") if name in learnt}
+    model = str(learnt.get("model", policy.config.model))
+    return {"task": policy.config.task, "model": model, "window": policy.config.window, **counts}

@@ -24,14 +24,14 @@ from nacdrive.extras.hunt.search import CAMERA, EPISODES, Case, Search
 from nacdrive.models.policy import Policy
 from nacdrive.rollout.dagger import check_kind, check_pace
 from nacdrive.rollout.results import Row
-from nacdrive.rollout.train_config import TrainConfig
+from nacdrive.rollout.train_config import TrainConfig, as_taught
 from nacdrive.rollout.train_policy import TrainCallbacks, read_data, train_policy
 from nacdrive.training.fit import FitUpdate
 from nacdrive.viz.report import between
 
 LEARNING_RATE = 3e-4
 """A third of the usual: it learns on."""
-AS_TAUGHT = ("batch_size", "soft", "class_weights", "vary_camera")
+AS_TAUGHT = ("batch_size", "vary_camera")
 """Options of the training that the policy comes from, beside what was wrong with its camera: it learns on with the
 same, so that it keeps what they taught it."""
 TRAINED, CONTROL = "train", "control"
@@ -55,10 +55,9 @@ def training_of(config: HuntConfig, here: HuntWorker, folder: Path) -> TrainConf
     taught = {name: learnt[name] for name in AS_TAUGHT if name in learnt}
     camera = {name: value for name, value in (learnt.get("disturbance") or {}).items() if name in CAMERA}
     training = TrainConfig(
-        **{name: getattr(config, name) for name in same}, **taught, task=policy.config.task,
-        model=str(learnt.get("model", policy.config.model)), first=here.drive.model,
-        expert=here.drive.expert, window=policy.config.window, dagger_epochs=config.epochs,
-        disturbance=CameraNoise(**camera), learning_rate=LEARNING_RATE, out=folder / TRAINED, resume=True,
+        **{name: getattr(config, name) for name in same}, **as_taught(policy), **taught, first=here.drive.model,
+        expert=here.drive.expert, dagger_epochs=config.epochs, disturbance=CameraNoise(**camera),
+        learning_rate=LEARNING_RATE, out=folder / TRAINED, resume=True,
     )  # fmt: skip
     read_data(training)
     return training

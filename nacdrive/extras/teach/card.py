@@ -21,7 +21,7 @@ from nacdrive.models import load_policy
 from nacdrive.models.policy import Policy
 from nacdrive.rollout.drive import LoadedDrive
 from nacdrive.rollout.recorder import EpisodeRecorder
-from nacdrive.rollout.train_config import TrainConfig
+from nacdrive.rollout.train_config import TrainConfig, as_taught
 from nacdrive.tasks import load_driving_task
 from nacdrive.tasks.driving import chooses
 from nacdrive.web.card import Card, LivePage
@@ -354,8 +354,8 @@ def teach_card(config: Any, loaded: LoadedDrive) -> TeachCard | None:
         raise UserError(f"{driver.name} has learnt {kind}, and --data holds others: give what it has learnt from.")
     folder = config.teach_folder(policy.name)
     training = TrainConfig(
-        task=policy.config.task, model=str(learnt.get("model", policy.config.model)), first=loaded.drive.model,
-        data=data, window=policy.config.window, seed=0, device=config.device, out=folder / TRAINING, **ROUND,
+        **as_taught(policy), first=loaded.drive.model, data=data, seed=0, device=config.device, out=folder / TRAINING,
+        **ROUND,
     )  # fmt: skip
     teaching = Teaching(folder, config.corrections or config.corrections_of(driver.name), training)
     if not (config.teach or config.corrections):

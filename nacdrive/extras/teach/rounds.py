@@ -150,5 +150,6 @@ class Teaching:
             f"nacdrive train --task {config.task} --model {config.model} --first {config.first} --data {data} "
             f"--lessons {lessons} --lesson-frames {config.lesson_frames} --epochs {config.epochs} "
             f"--batch-size {config.batch_size} --learning-rate {config.learning_rate:g} --schedule {config.schedule} "
-            f"--average {config.average:g} --seed {config.seed} --window {config.window}"
+            f"--average {config.average:g} --seed {config.seed} --window {config.window} --soft {config.soft:g} "
+            f"--class-weights {config.class_weights:g}"
         )
