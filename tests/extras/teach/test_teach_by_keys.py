@@ -12,6 +12,7 @@ import pytest
 from nacdrive.cli.drive import DriveConfig, load, recorders
 from nacdrive.drivers.human import HumanControl
 from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST
+from nacdrive.envs.udacity_track.options import RoadOptions
 from nacdrive.extras.teach.card import teach_card
 from nacdrive.extras.teach.rounds import Teaching
 from nacdrive.rollout.drive import Drive
@@ -61,12 +62,18 @@ def practise(teaching: Teaching, out: Path) -> Path:
 
 
 def teach_by_keys(
-    open_page: Callable[..., Any], laps: Path, model: Path, out: Path, minutes: float, **more: Any
+    open_page: Callable[..., Any],
+    laps: Path,
+    model: Path,
+    out: Path,
+    minutes: float,
+    road: RoadOptions = RoadOptions(),
+    **more: Any,
 ) -> tuple[Teaching, float]:
-    """The teaching, and the share of the time that was driven by hand."""
+    """The teaching, on roads of the kind ``road``, and the share of the time that was driven by hand."""
     config = DriveConfig(
         env="udacity-track", track="random", model=model, speed=SPEED_MPH, expert="none", teach=True, data=(laps,),
-        out=out, seed=POLICY_RECORDING.start + 100,
+        out=out, seed=POLICY_RECORDING.start + 100, road=road,
     )  # fmt: skip
     # Time is the world's: it goes on when the person has seen and pressed.
     control = HumanControl(clock=lambda: 0.0)
