@@ -61,6 +61,8 @@ class KeyDriver:
         before, last = past[-2:]
         # People drive by where the car will be when their hands move.
         _, x, y, heading, mps = last + (last - before) / (last[0] - before[0]) * (t_s - last[0])
+        # A car that is put back stands from one moment to the next.
+        mps = max(mps, 0.0)
         habits, count = self.habits, len(self.line)
         at = int(np.argmin(((self.line - (x, y)) ** 2).sum(axis=1)))
         ahead_x, ahead_y = self.line[(at + round((8.0 + 0.4 * mps) / self.spacing)) % count] - (x, y)

@@ -27,6 +27,7 @@ from tests.helpers.teachers import teach
 SPEED_MPH, ROADS = 25.0, 20
 MINUTES = 10.0
 """Simulated, of the person's attention."""
+ANY_ROAD, HARD = RoadOptions(), RoadOptions(road_difficulty=1.0)
 
 
 def learn_ten_roads(folder: Path) -> tuple[Path, Path]:
@@ -50,15 +51,19 @@ def autonomy(model: Path, roads: int = ROADS, workers: int = 2, **options: Any) 
     return float(sum(rows) / len(rows))
 
 
-def practise(teaching: Teaching, out: Path) -> Path:
-    """Learn again, and longer, what was shown, while nobody attends: as the tutorial says."""
-    lessons = tuple(teaching.folder / one.lesson for one in teaching.rounds)
-    training = teaching.training
+def practise(first: Path, data: tuple[Path, ...], epochs: int, out: Path) -> Path:
+    """Learn on while nobody attends, as the tutorial says."""
     config = TrainConfig(
-        task="udacity", model=training.model, first=teaching.model, data=(*training.data, *lessons), epochs=4,
-        batch_size=4, valid_share=0.0, out=out,
+        task="udacity", model="nac-steady", first=first, data=data, epochs=epochs, batch_size=4, valid_share=0.0,
+        out=out,
     )  # fmt: skip
     return train_policy(config)
+
+
+def practise_lessons(teaching: Teaching, out: Path) -> Path:
+    """Learn again, and longer, what was shown, and the old laps."""
+    lessons = tuple(teaching.folder / one.lesson for one in teaching.rounds)
+    return practise(teaching.model, (*teaching.training.data, *lessons), 4, out)
 
 
 def teach_by_keys(
@@ -67,12 +72,12 @@ def teach_by_keys(
     model: Path,
     out: Path,
     minutes: float,
-    road: RoadOptions = RoadOptions(),
+    road: RoadOptions = ANY_ROAD,
     **more: Any,
 ) -> tuple[Teaching, float]:
     """The teaching, on roads of the kind ``road``, and the share of the time that was driven by hand."""
     config = DriveConfig(
-        env="udacity-track", track="random", model=model, speed=SPEED_MPH, expert="none", teach=True, data=(laps,),
+        env="udacity-track", track="random", model=str(model), speed=SPEED_MPH, expert="none", teach=True, data=(laps,),
         out=out, seed=POLICY_RECORDING.start + 100, road=road,
     )  # fmt: skip
     # Time is the world's: it goes on when the person has seen and pressed.
@@ -98,4 +103,19 @@ def test_ten_minutes_by_keys_teach_a_policy_of_ten_roads_to_drive_others(
     teaching, by_hand = teach_by_keys(open_page, laps, model, tmp_path / "teaching", MINUTES)
     assert by_hand < 0.9, "the policy drives too"
     print(f"by hand {by_hand:.0%}, rounds {len(teaching.rounds)}, autonomy {autonomy(teaching.model):.1f} %")
-    assert autonomy(practise(teaching, tmp_path / "practice")) >= 99
+    assert autonomy(practise_lessons(teaching, tmp_path / "practice")) >= 99
+
+
+@pytest.mark.nightly
+def test_ten_minutes_by_keys_on_hard_roads_teach_what_more_practice_of_the_old_ones_does_not(
+    open_page: Callable[..., Any], tmp_path: Path
+) -> None:
+    laps, beginner = learn_ten_roads(tmp_path)
+    model = practise(beginner, (laps,), 7, tmp_path / "known")
+    assert autonomy(model, **HARD.given) < 90
+    teaching, by_hand = teach_by_keys(open_page, laps, model, tmp_path / "teaching", MINUTES, HARD)
+    taught = autonomy(practise_lessons(teaching, tmp_path / "practice"), **HARD.given)
+    # As many steps of the old laps alone.
+    control = autonomy(practise(model, (laps,), 7, tmp_path / "control"), **HARD.given)
+    print(f"by hand {by_hand:.0%}, taught {taught:.1f} %, control {control:.1f} %")
+    assert taught >= 95 and taught > control + 3
