@@ -55,7 +55,7 @@ def training_of(config: HuntConfig, here: HuntWorker, folder: Path) -> TrainConf
     taught = {name: learnt[name] for name in AS_TAUGHT if name in learnt}
     camera = {name: value for name, value in (learnt.get("disturbance") or {}).items() if name in CAMERA}
     training = TrainConfig(
-        **{name: getattr(config, name) for name in same}, **as_taught(policy), **taught, first=here.drive.model,
+        **{name: getattr(config, name) for name in same}, **as_taught(policy), **taught, first=Path(config.model),
         expert=here.drive.expert, dagger_epochs=config.epochs, disturbance=CameraNoise(**camera),
         learning_rate=LEARNING_RATE, out=folder / TRAINED, resume=True,
     )  # fmt: skip
