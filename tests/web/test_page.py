@@ -309,10 +309,13 @@ def test_nothing_sticks_out_every_symbol_is_explained_and_everything_can_be_reac
         page = open_page(server.url)
         for step, (width, height) in enumerate([(320, 640), (390, 844), (768, 1024), (1920, 1080), (1280, 800)]):
             page.set_viewport_size({"width": width, "height": height})
-            server.publish(make_tick(step, why=why))
+            # With a map beside them events have the least room.
+            event = "Teaching: 2 corrections in 2 rounds: runs/teach-nac_steady/nac_steady.pt."
+            server.publish(make_tick(step, why=why, events=(event,), x_m=1.0 * step, y_m=0.0))
             shows(page, make_tick(step))
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
             assert page.evaluate(STICKING_OUT) == [], width
+            assert page.evaluate("[...document.querySelectorAll('.events')].every(e => e.scrollWidth <= e.clientWidth)")
         page.click("#help")
         words = text(page, "#words")
         for symbol in ("φ", "ω", "time gate", "logit", "head", "q, k", "sensory, inter, command, motor", "return"):
