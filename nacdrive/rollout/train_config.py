@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,7 @@ from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.options import LARGEST, Count, Device, Options, Result, Workers
 from nacdrive.datasets.options import RecordingsOption
 from nacdrive.drivers.options import ExpertOption, LearningCamera, PupilOptions, check_expert
+from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.registry import EnvSpec
 from nacdrive.envs.world import EpisodeOptions, LearningRoads, check_world, drivable, env_of_task
 from nacdrive.models.presets import DrivingForm, FormOption, driving_form
@@ -131,9 +133,15 @@ class TrainConfig(
         return self.processes(self.dagger_episodes)
 
 
-def as_taught(policy: Policy) -> dict[str, Any]:
-    """Options of a training in which the policy learns on, with labels that count as when it was taught."""
+def as_taught(policy: Policy, *, drives: bool = False) -> dict[str, Any]:
+    """Options of a training in which the policy learns on, with labels that count as when it was taught; where it
+    ``drives`` (DAgger), through a camera as bad as then.
+    """
     learnt = policy.meta.get("config") or {}
-    counts = {name: learnt[name] for name in ("soft", "class_weights") if name in learnt}
+    names = ("batch_size", "soft", "class_weights", *(("vary_camera",) if drives else ()))
+    options = {name: learnt[name] for name in names if name in learnt}
+    if drives:
+        camera, known = learnt.get("disturbance") or {}, {field.name for field in fields(CameraNoise)}
+        options["disturbance"] = CameraNoise(**{name: value for name, value in camera.items() if name in known})
     model = str(learnt.get("model", policy.config.model))
-    return {"task": policy.config.task, "model": model, "window": policy.config.window, **counts}
+    return {"task": policy.config.task, "model": model, "window": policy.config.window, **options}

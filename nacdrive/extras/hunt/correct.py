@@ -16,11 +16,10 @@ from nacdrive.common.runs import plain
 from nacdrive.common.statistics import paired_difference
 from nacdrive.datasets.episode import Episode
 from nacdrive.drivers.policy import PolicyDriver
-from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.extras.hunt.config import HuntConfig
 from nacdrive.extras.hunt.drives import HuntWorker, Work, hunt_results
-from nacdrive.extras.hunt.search import CAMERA, EPISODES, Case, Search
+from nacdrive.extras.hunt.search import EPISODES, Case, Search
 from nacdrive.models.policy import Policy
 from nacdrive.rollout.dagger import check_kind, check_pace
 from nacdrive.rollout.results import Row
@@ -31,9 +30,6 @@ from nacdrive.viz.report import between
 
 LEARNING_RATE = 3e-4
 """A third of the usual: it learns on."""
-AS_TAUGHT = ("batch_size", "vary_camera")
-"""Options of the training that the policy comes from, beside what was wrong with its camera: it learns on with the
-same, so that it keeps what they taught it."""
 TRAINED, CONTROL = "train", "control"
 """Folders of the trainings within the hunt's: from the failures, and from the same tracks undisturbed."""
 FIRST_JUDGED = POLICY_TEST.start + 500_000
@@ -51,13 +47,10 @@ def training_of(config: HuntConfig, here: HuntWorker, folder: Path) -> TrainConf
     check_kind(here.loaded.spec, reference, policy.config)
     check_pace(here.loaded.spec, reference, policy.repeat)
     same = ("data", "env", "dagger", "dagger_episodes", "epochs", "seed", "workers", "ray", "device")
-    learnt = policy.meta.get("config") or {}
-    taught = {name: learnt[name] for name in AS_TAUGHT if name in learnt}
-    camera = {name: value for name, value in (learnt.get("disturbance") or {}).items() if name in CAMERA}
     training = TrainConfig(
-        **{name: getattr(config, name) for name in same}, **as_taught(policy), **taught, first=Path(config.model),
-        expert=here.drive.expert, dagger_epochs=config.epochs, disturbance=CameraNoise(**camera),
-        learning_rate=LEARNING_RATE, out=folder / TRAINED, resume=True,
+        **{name: getattr(config, name) for name in same}, **as_taught(policy, drives=True), first=Path(config.model),
+        expert=here.drive.expert, dagger_epochs=config.epochs, learning_rate=LEARNING_RATE, out=folder / TRAINED,
+        resume=True,
     )  # fmt: skip
     read_data(training)
     return training

@@ -354,8 +354,8 @@ def teach_card(config: Any, loaded: LoadedDrive) -> TeachCard | None:
         raise UserError(f"{driver.name} has learnt {kind}, and --data holds others: give what it has learnt from.")
     folder = config.teach_folder(policy.name)
     training = TrainConfig(
-        **as_taught(policy), first=loaded.drive.model, data=data, seed=0, device=config.device, out=folder / TRAINING,
-        **ROUND,
+        **{**as_taught(policy), **ROUND}, first=loaded.drive.model, data=data, seed=0, device=config.device,
+        out=folder / TRAINING,
     )  # fmt: skip
     teaching = Teaching(folder, config.corrections or config.corrections_of(driver.name), training)
     if not (config.teach or config.corrections):

@@ -373,11 +373,11 @@ def test_the_control_learns_from_the_same_tracks_with_nothing_turned(
     control = result["control"]
     assert (result["failed_before"], control["failed_before"], control["failed_after"]) == (2, 2, 1)
     assert control["fewer"]["value"] == result["fewer"]["value"] == 0.5
-    said = capsys.readouterr().out
-    assert "2 of 2 failed before, 1 after" in said and "2 of 2 failed of the control, 1 after" in said
+    printed = capsys.readouterr().out
+    assert "2 of 2 failed before, 1 after" in printed and "2 of 2 failed of the control, 1 after" in printed
 
 
-def test_it_learns_on_as_it_was_taught(model_file: Path, tmp_path: Path) -> None:
+def test_it_learns_on_as_it_was_taught(tmp_path: Path) -> None:
     data = (shipped("recordings") / "carracing-sample",)
     shipped_file = shipped("agents") / "carracing/nac_steady.pt"
     config = HuntConfig(model=str(shipped_file), train=True, data=data, **{**SHORT, "expert": "predictive"})
