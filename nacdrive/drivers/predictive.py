@@ -15,7 +15,7 @@ from gymnasium.envs.box2d import car_dynamics as dynamics
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
-from nacdrive.drivers.base import Needs
+from nacdrive.drivers.base import Driver, DriverWrapper, Needs
 from nacdrive.drivers.racing_line import LOST_SPEED, RacingLine, RacingLineParameters
 from nacdrive.envs.base import Frame, Info
 from nacdrive.envs.carracing.env import ACTIONS, BRAKE, STEERING, THROTTLE, to_action
@@ -40,6 +40,8 @@ PARAMETERS = RacingLineParameters(
     ahead=6.777, ahead_s=0.0701, lead_s=0.0528, reaction_s=0.0914,
 )  # fmt: skip
 """Slower than steering by degrees allows; these and the weights are searched for on tracks that are learnt from."""
+ASTRAY, BACK = math.radians(100), math.radians(40)
+"""Turned away from the road by more than this the car is lost, and by less than that no longer."""
 SURE = 5.0
 """What every other action costs more where a rule decides."""
 
@@ -106,6 +108,13 @@ class Predictive(RacingLine):
             cost = self._cost(predict(self.world.car, self.sequences, steps if steps > 0 else REPEAT))
         best = cost.reshape(len(ACTIONS), -1).min(axis=1)
         return to_action(int(best.argmin()), np.asarray(best.min() - best, np.float32))
+
+    @property
+    def turned(self) -> float:
+        """By how much the car faces away from the line's direction, in radians up to pi."""
+        ahead, behind = self.line[(self._at + 1) % len(self.line)], self.line[self._at - 1]
+        angle = math.atan2(ahead[1] - behind[1], ahead[0] - behind[0]) - (self.world.car.hull.angle + math.pi / 2)
+        return abs((angle + math.pi) % (2 * math.pi) - math.pi)
 
     def _cost(self, cars: Cars) -> NDArray[np.float64]:
         """What is wrong with where each of N sequences ends, [N]; less is better."""
@@ -175,3 +184,35 @@ def predict(car: Any, sequences: NDArray[np.int64], steps: int) -> Cars:
         wheel_angle = np.clip(wheel_angle, -FULL_LOCK, FULL_LOCK)
         x, y, angle = x + dt * vx, y + dt * vy, angle + dt * turning
     return Cars(x, y, vx, vy, angle, turning)
+
+
+class Rescued(DriverWrapper):
+    """Another driver of CarRacing's five actions, and ``Predictive`` where that one has left the road: from where no
+    wheel is on it or the car faces the wrong way, until all wheels are back and it faces along the road.
+    """
+
+    def __init__(self, driver: Driver, rescuer: Predictive | None = None) -> None:
+        super().__init__(driver)
+        self.name, self.rescuer = f"{driver.name}-rescued", rescuer or Predictive()
+
+    def reset(self, env: Any) -> None:
+        super().reset(env)
+        self.rescuer.reset(env)
+        self._is_lost = False
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        # Both are asked, so that neither misses what happens while the other one drives.
+        own, rescue = super().act(frame, info), self.rescuer.act(frame, info)
+        on_road = [bool(wheel.tiles) for wheel in self.rescuer.world.car.wheels]
+        if self._is_lost:
+            self._is_lost = not all(on_road) or self.rescuer.turned > BACK
+        else:
+            self._is_lost = not any(on_road) or self.rescuer.turned > ASTRAY
+        return rescue if self._is_lost else own
+
+
+def ppo_rescued() -> Rescued:
+    """For ``--expert nacdrive.drivers.predictive:ppo_rescued``: ``ppo``, which itself has never been shown the way back."""
+    from nacdrive.drivers import load_expert
+
+    return Rescued(load_expert("ppo"))
