@@ -58,8 +58,8 @@ def test_its_moment_of_inertia_is_that_of_the_car(world: FastCarRacing) -> None:
     assert inertia == pytest.approx(INERTIA, abs=0.01)
 
 
-def episode(seed: int, rate: tuple[float, float] | None = None, **options: Any) -> Any:
-    drive = Drive(driver=EXPERT, options={"renderer": "fast", **options}, camera=CameraNoise(rate=rate))
+def episode(seed: int, rate: tuple[float, float] | None = None, driver: str = EXPERT, **options: Any) -> Any:
+    drive = Drive(driver=driver, options={"renderer": "fast", **options}, camera=CameraNoise(rate=rate))
     with drive.open(seed) as opened:
         *_, last = opened
     return last
@@ -79,6 +79,19 @@ def test_drives_on_where_its_decisions_come_unevenly() -> None:
 def test_a_car_that_stands_beside_the_road_turned_away_is_brought_back(heading: float) -> None:
     last = episode(1_000_002, max_frames=500, start_offset=12.0, start_heading=heading)
     assert last.progress > 0.2
+
+
+def test_ppo_rescued_is_ppo_on_the_road_and_predictive_off_it() -> None:
+    usual, beside = {"max_frames": 200}, {"max_frames": 500, "start_offset": 14.0, "start_heading": -90.0}
+    rescued = "nacdrive.drivers.predictive:ppo_rescued"
+    assert episode(1_000_000, driver=rescued, **usual).episode_return == (
+        episode(1_000_000, driver="ppo", **usual).episode_return
+    )
+    assert (
+        episode(1_000_002, driver=rescued, **beside).progress
+        > 0.2
+        > episode(1_000_003, driver="ppo", **beside).progress
+    )
 
 
 def test_its_scores_name_the_action_that_it_takes() -> None:

@@ -3,8 +3,8 @@
 Importing this needs no triton; the kernels (``forward``, ``backward``) are imported when first used. Both passes
 recompute every pair from its tokens, so memory does not grow with the number of pairs.
 
-Right on an H100, and timed there in part (docs/results/gpu.md): with Top-K little faster than the chunked path, over all
-pairs 30 times. ``PAIRS_PER_TILE`` is the most that its shared memory allows; training steps were not timed.
+Right on an H100, and timed there in part (docs/results/gpu.md): with Top-K little faster than the chunked path, over
+all pairs 30 times. ``PAIRS_PER_TILE`` is the most that its shared memory allows; training steps were not timed.
 """
 
 from __future__ import annotations
