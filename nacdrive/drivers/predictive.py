@@ -187,8 +187,8 @@ def predict(car: Any, sequences: NDArray[np.int64], steps: int) -> Cars:
 
 
 class Rescued(DriverWrapper):
-    """Another driver of CarRacing's five actions, and ``Predictive`` where that one has left the road: from where no
-    wheel is on it or the car faces the wrong way, until all wheels are back and it faces along the road.
+    """Another driver of CarRacing's five actions, and ``Predictive`` where it is lost: no wheel is on the road, or
+    the car faces the wrong way or hardly moves; until all wheels are back and it drives along the road.
     """
 
     def __init__(self, driver: Driver, rescuer: Predictive | None = None) -> None:
@@ -203,11 +203,10 @@ class Rescued(DriverWrapper):
     def act(self, frame: Frame, info: Info) -> Action:
         # Both are asked, so that neither misses what happens while the other one drives.
         own, rescue = super().act(frame, info), self.rescuer.act(frame, info)
-        on_road = [bool(wheel.tiles) for wheel in self.rescuer.world.car.wheels]
-        if self._is_lost:
-            self._is_lost = not all(on_road) or self.rescuer.turned > BACK
-        else:
-            self._is_lost = not any(on_road) or self.rescuer.turned > ASTRAY
+        car = self.rescuer.world.car
+        on_road = [bool(wheel.tiles) for wheel in car.wheels]
+        enough, most = (all(on_road), BACK) if self._is_lost else (any(on_road), ASTRAY)
+        self._is_lost = not enough or self.rescuer.turned > most or car.hull.linearVelocity.length < SLOW
         return rescue if self._is_lost else own
 
 
