@@ -17,6 +17,7 @@ from nacdrive.drivers import load_expert
 from nacdrive.drivers.base import Driver
 from nacdrive.drivers.mixture import Mixture
 from nacdrive.drivers.policy import PolicyDriver
+from nacdrive.drivers.standing_start import StandingStart
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.registry import EnvSpec
@@ -33,6 +34,8 @@ LOST_AFTER = 30
 """Decisions without progress after which an episode ends: the expert's advice out there teaches nothing."""
 RECOVERY_S = 8.0
 """Of a bad start: until then the car may get nowhere."""
+BRAKED_S = 2.0
+"""Of a bad start: for how long the brake is on at most, whatever the policy decides."""
 STEERING_NOISE = 0.3
 """Of environments that are recorded with a disturbed wheel: the policy's own errors are what there is to learn from,
 a little more shows it their neighbours."""
@@ -169,16 +172,18 @@ class MixtureWorker:
         chosen = np.random.default_rng([round_.seed, round_.round, track, 2])
         is_bad = case is None and chosen.random() < round_.bad_starts
         with loaded.open(track, rng=rng) as opened:
+            mixture = opened.driver
             if is_bad:
                 opened.start = bad_start(chosen)
+                opened.driver = StandingStart(mixture, round(chosen.uniform(0, BRAKED_S) / opened.env.step_s))
             patience = LOST_AFTER + round(RECOVERY_S / opened.env.step_s) * (is_bad or case is not None)
             for tick in supervised(opened, patience):
                 # Where no newer frame has come, the policy's last decision holds: there is nothing to learn.
                 if not tick.held:
                     buffer(replace(tick, t_s=tick.taken_s, frame_t_s=None))
             meta = opened.meta
-            if isinstance(opened.driver, Mixture):
-                meta = {"expert_share": opened.driver.expert_share}
+            if isinstance(mixture, Mixture):
+                meta = {"expert_share": mixture.expert_share}
             meta |= {name: value for name, value in opened.env.episode_meta().items() if name != "finished_lap"}
         buffer.ended = tick.events[-1] if tick.done else "time is up"
         meta |= {"camera": str(camera)} if camera.active else {}
