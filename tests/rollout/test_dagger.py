@@ -108,6 +108,8 @@ def test_a_share_of_the_drives_begins_badly_and_has_the_time_to_come_back() -> N
     np.testing.assert_array_equal(bad.x_m, same.x_m)
     assert np.hypot(bad.x_m[0] - usual.x_m[0], bad.y_m[0] - usual.y_m[0]) > 1
     assert len(usual) <= LOST_AFTER + 2 < len(bad)
+    braked = int((bad.choice == 4).sum())
+    assert 0 < braked <= 25 and (bad.choice[:braked] == 4).all() and (bad.choice[braked:] == 0).all()
     begins = {seed: together(0.0, 20, seed=seed, bad_starts=0.5)[0] for seed in range(3_500_000, 3_500_012)}
     good = [np.array_equal(one.x_m, together(0.0, 20, seed=seed)[0].x_m) for seed, one in begins.items()]
     assert 0 < sum(good) < len(good)
