@@ -100,8 +100,9 @@ class Predictive(RacingLine):
         steering = self._steering(hull, x, y, self._locate(x, y), speed)
         now_s = 0.0 if info is None else float(info["t_s"])
         steps, self._last_s = round((now_s - self._last_s) * FPS), now_s
-        if abs(steering) == 1.0:
-            # Turned away from the road: no sequence is so long that turning round would end better than standing.
+        if abs(steering) == 1.0 or speed < SLOW:
+            # Turned away from the road: no sequence is so long that turning round would end better than standing. And
+            # of a car that stands, the best often is to steer first and give gas later, at each decision anew.
             wanted = "gas" if speed < SLOW else "right" if steering > 0 else "left"
             cost = np.array([SURE * (name != wanted) for name in ACTIONS])
         else:

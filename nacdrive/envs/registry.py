@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from nacdrive.common.errors import UserError, in_a_sentence, unknown_name
 from nacdrive.common.plugins import Registry
 from nacdrive.envs.seeds import road_to_learn_from
-from nacdrive.envs.start import LAP_RULES, START_OPTIONS, LapRule, Start
+from nacdrive.envs.start import BESIDE_M, LAP_RULES, START_OPTIONS, LapRule, Start
 from nacdrive.envs.udacity_track.options import RANDOM, ROAD_OPTIONS
 
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ class EnvSpec:
     steering_noise: float | None = None
     """Strength of the disturbances of the wheel in recordings, if nobody says otherwise; episodes then begin anywhere
     on the road (``random_start`` of the environment). None: recordings are of undisturbed drives."""
+    lost_m: float = BESIDE_M
+    """How far from the middle of the road a car can end that has left it: as far as bad starts of DAgger lie."""
     totals: frozenset[str] = frozenset({"laps"})
     """Names of its ``metrics()`` that are added up over drives; of the others mean and interval are given."""
     image_format: Literal["png", "jpeg"] = "png"
@@ -246,6 +248,7 @@ CARRACING = EnvSpec(
     frames_per_second=50.0,
     repeat=4,
     person_frames=3000,
+    lost_m=50.0,
     own_pace=True,
     agent_actions=("discrete", "continuous"),
     shaped_training=True,

@@ -15,8 +15,8 @@ LapRule = Literal["gymnasium-1.4", "all-tiles-95"]
 """When a lap of CarRacing is finished; see ``nacdrive.envs.carracing.lazy``."""
 LAP_RULES: tuple[LapRule, ...] = get_args(LapRule)
 """The first is that of the installed Gymnasium, and holds where nobody says otherwise."""
-FAR_M, MOST_MPS = 14.0, 15.0
-"""How far from the middle of the road, and how fast, a bad start is at most."""
+BESIDE_M, MOST_MPS = 14.0, 15.0
+"""How far from the middle of the road, where nobody says otherwise, and how fast, a bad start is at most."""
 
 
 class Start(Options):
@@ -42,11 +42,11 @@ class Start(Options):
         return place | ({"heading": math.radians(place["heading"])} if "heading" in place else {})
 
 
-def bad_start(rng: np.random.Generator) -> dict[str, float]:
-    """On the road or beside it, turned any way, half of the time at rest: options of a ``reset``."""
+def bad_start(rng: np.random.Generator, far_m: float = BESIDE_M) -> dict[str, float]:
+    """Up to ``far_m`` from the middle of the road, turned any way, half of the time at rest: options of a ``reset``."""
     speed = float(rng.uniform(0, MOST_MPS) * rng.integers(2))
     return {
-        "offset": float(rng.uniform(-FAR_M, FAR_M)),
+        "offset": float(rng.uniform(-far_m, far_m)),
         "heading": float(rng.uniform(-math.pi, math.pi)),
         "speed": speed,
     }

@@ -238,7 +238,7 @@ class Imitation:
         with loaded.open(track, rng=rng) as opened:
             patience = LOST_AFTER
             if chosen.random() < config.bad_starts:
-                opened.start = bad_start(chosen)
+                opened.start = bad_start(chosen, loaded.spec.lost_m)
                 patience += round(RECOVERY_S / opened.env.step_s)
             for tick in supervised(opened, patience):
                 assert tick.expert is not None

@@ -174,7 +174,7 @@ class MixtureWorker:
         with loaded.open(track, rng=rng) as opened:
             mixture = opened.driver
             if is_bad:
-                opened.start = bad_start(chosen)
+                opened.start = bad_start(chosen, loaded.spec.lost_m)
                 opened.driver = StandingStart(mixture, round(chosen.uniform(0, BRAKED_S) / opened.env.step_s))
             patience = LOST_AFTER + round(RECOVERY_S / opened.env.step_s) * (is_bad or case is not None)
             for tick in supervised(opened, patience):

@@ -7,7 +7,7 @@ import pytest
 
 from nacdrive.common.errors import UserError
 from nacdrive.drivers import load_expert
-from nacdrive.drivers.predictive import INERTIA, Predictive, predict
+from nacdrive.drivers.predictive import INERTIA, SURE, Predictive, predict
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.carracing.env import make_carracing
 from nacdrive.envs.carracing.fast_renderer import FastCarRacing
@@ -79,6 +79,13 @@ def test_drives_on_where_its_decisions_come_unevenly() -> None:
 def test_a_car_that_stands_beside_the_road_turned_away_is_brought_back(heading: float) -> None:
     last = episode(1_000_002, max_frames=500, start_offset=12.0, start_heading=heading)
     assert last.progress > 0.2
+
+
+def test_a_car_that_stands_on_the_road_gets_gas_whichever_way_it_faces() -> None:
+    # Steering first and gas at the next decision is always the best of three decisions ahead.
+    scores = [episode(1_000_000, max_frames=4, start_heading=heading).action.logits for heading in range(-180, 180, 45)]
+    assert [int(row.argmax()) for row in scores] == [3] * 8
+    assert max(np.sort(row)[-2] for row in scores) == -SURE
 
 
 def test_ppo_rescued_is_ppo_on_the_road_and_predictive_off_it() -> None:

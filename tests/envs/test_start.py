@@ -54,6 +54,7 @@ def test_bad_starts_are_on_either_side_turned_any_way_and_at_rest_half_of_the_ti
     assert -14 <= offset.min() < -12 and 12 < offset.max() <= 14
     assert -math.pi <= heading.min() < -3 and 3 < heading.max() <= math.pi
     assert 160 < (speed == 0).sum() < 240 and 13 < speed.max() <= 15
+    assert bad_start(np.random.default_rng(0), 50.0)["offset"] == pytest.approx(starts[0]["offset"] / 14 * 50)
 
 
 def test_a_start_without_options_is_the_usual_one() -> None:
