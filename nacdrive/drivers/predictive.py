@@ -115,7 +115,7 @@ class Predictive(RacingLine):
         """By how much the car faces away from the line's direction, in radians up to pi."""
         ahead, behind = self.line[(self._at + 1) % len(self.line)], self.line[self._at - 1]
         angle = math.atan2(ahead[1] - behind[1], ahead[0] - behind[0]) - (self.world.car.hull.angle + math.pi / 2)
-        return abs((angle + math.pi) % (2 * math.pi) - math.pi)
+        return float(abs((angle + math.pi) % (2 * math.pi) - math.pi))
 
     def _cost(self, cars: Cars) -> NDArray[np.float64]:
         """What is wrong with where each of N sequences ends, [N]; less is better."""
