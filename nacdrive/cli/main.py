@@ -11,7 +11,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -298,10 +298,8 @@ def open_missing_streams() -> None:
 
 def say(sentence: str) -> None:
     """Print to the terminal, if it is still there."""
-    try:
+    with suppress(OSError):
         print(sentence, file=sys.stderr, flush=True)
-    except OSError:
-        return
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +83,6 @@ def read_lines(path: Path) -> list[Any]:
     with instead_of(UnicodeDecodeError, f"{path} is no text: it is damaged or another kind of file."):
         lines = path.read_text(encoding="utf-8").splitlines()
     for line in lines:
-        try:
+        with suppress(ValueError):
             rows.append(parse(line))
-        except ValueError:
-            continue
     return rows
