@@ -21,10 +21,8 @@ def parse(text: Any) -> Any:
     """What a JSON text or its UTF-8 bytes stand for; ``ValueError`` if it is no JSON, nested too deep, or holds a
     number that is infinite or none.
     """
-    try:
+    with quoted("", "", RecursionError, TypeError, kind=ValueError):
         value = json.loads(text, parse_float=finite, parse_constant=finite)
-    except (RecursionError, TypeError) as error:
-        raise ValueError(str(error)) from error
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH):
         level = [part for branch in level for part in parts_of(branch)]

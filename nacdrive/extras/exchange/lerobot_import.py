@@ -320,10 +320,8 @@ def read_episode(data_set: LeRobotSet, index: int, seed: int, batches: Batches) 
                 for i, data in enumerate(column.to_pylist()):
                     if data is None:
                         raise ValueError(f"has no picture of {name} in frame {len(frames.get(camera, ()))}")
-                    try:
+                    with quoted(f"has in row {i} of {name} ", "", ValueError, kind=ValueError):
                         frames.setdefault(camera, []).append(limits.as_rgb(data, data_set.shapes[camera]))
-                    except ValueError as error:
-                        raise ValueError(f"has in row {i} of {name} {error}") from error
                     size += len(data)
             if size > limits.MAX_EPISODE_BYTES:
                 raise ValueError(f"has more than {limits.MAX_EPISODE_BYTES >> 30} GiB of pictures")

@@ -322,10 +322,8 @@ class Reader:
             total += len(data)
             if total > limits.MAX_EPISODE_BYTES:
                 raise ValueError(f"it has more than {limits.MAX_EPISODE_BYTES >> 30} GiB of pictures")
-            try:
+            with quoted(f"frame {i} has ", "", ValueError, kind=ValueError):
                 yield limits.as_rgb(data, size)
-            except ValueError as error:
-                raise ValueError(f"frame {i} has {error}") from error
 
     def pixels(self, column: Any, N: int, size: tuple[int, int]) -> Iterator[bytes]:
         if column.dtype != np.uint8 or column.shape[1:] != (*size, 3):
