@@ -11,13 +11,13 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.common.errors import UserError, check_known
 from nacdrive.common.files import os_error_sentence
 from nacdrive.common.optional import missing_extra
 from nacdrive.common.paths import PACKAGE
@@ -120,8 +120,7 @@ def dispatch(arguments: list[str]) -> int:
     if verb in RENAMED:
         say(f"nacdrive: 'nacdrive {verb}' is now 'nacdrive {' '.join(RENAMED[verb])}'.")
         verb, *rest = *RENAMED[verb], *rest
-    if verb not in VERBS:
-        raise unknown_name("verb", verb, VERBS)
+    check_known("verb", verb, VERBS)
     module = load_verb(verb)
     config_class, run, program = module_entry(module, verb, rest)
     if rest and hasattr(module, "VERBS"):
@@ -170,8 +169,7 @@ def completion(shell: str) -> str:
     """The script that completes verbs and options in ``shell``."""
     from nacdrive.cli.completion import script
 
-    if shell not in ("bash", "zsh"):
-        raise unknown_name("shell", shell, ("bash", "zsh"))
+    check_known("shell", shell, ("bash", "zsh"))
     configs = [
         (f"{verb} {name}".rstrip(), config) for verb in VERBS for name, (config, _) in entries(load_verb(verb)).items()
     ]
@@ -259,8 +257,7 @@ def module_entry(module: Any, verb: str, rest: list[str]) -> tuple[type, Callabl
         )
         print(f"usage: nacdrive {verb} {{{','.join(sub_verbs)}}} [options]\n\n{rows}")
         raise SystemExit(0 if rest else 2)
-    if rest[0] not in sub_verbs:
-        raise unknown_name(f"verb of 'nacdrive {verb}'", rest[0], sub_verbs)
+    check_known(f"verb of 'nacdrive {verb}'", rest[0], sub_verbs)
     config, run = sub_verbs[rest[0]]
     return config, run, f"nacdrive {verb} {rest[0]}"
 
@@ -301,10 +298,8 @@ def open_missing_streams() -> None:
 
 def say(sentence: str) -> None:
     """Print to the terminal, if it is still there."""
-    try:
+    with suppress(OSError):
         print(sentence, file=sys.stderr, flush=True)
-    except OSError:
-        return
 
 
 def main() -> None:

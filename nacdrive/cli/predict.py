@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.common.errors import UserError, check_known
 from nacdrive.common.options import Count, Device, Output
 from nacdrive.datasets.options import RecordingOption
 from nacdrive.drivers.options import ModelIfGiven
@@ -43,8 +43,7 @@ class PredictConfig(
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.task not in MODELS:
-            raise unknown_name("task", self.task, tuple(MODELS))
+        check_known("task", self.task, MODELS)
         if not all(0 < hours < 1e7 for hours in self.lives_h):
             raise UserError("--lives-h must be numbers above 0: how many hours each of your earlier bearings ran.")
         for flag, task, given in (("--lives-h", "pronostia", self.lives_h), ("--most", "emnist", self.most)):

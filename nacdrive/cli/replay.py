@@ -29,11 +29,7 @@ class ReplayConfig(
     """
 
     positional = ("data", "model")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.data:
-            raise UserError("name a recording to replay, such as recordings/carracing-sample.")
+    wanted = "a recording to replay, such as recordings/carracing-sample"
 
 
 def run(config: ReplayConfig) -> None:

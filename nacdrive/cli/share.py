@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from nacdrive.common.errors import UserError
@@ -65,10 +66,8 @@ def model_of(config: ShareConfig, source: str) -> Path:
     if not evaluation.is_file():
         return find_model(USUAL_MODEL, task)
     about = read_json(evaluation)
-    try:
+    with suppress(KeyError, TypeError, UserError):
         model = find_model(str(about["file"]), task)
         if file_checksum(model) == about["sha256"]:
             return model
-    except (KeyError, TypeError, UserError):
-        pass
     raise UserError(f"the policy of {config.data} is no shipped one and not in this folder: give it with --model.")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from difflib import get_close_matches
 
+Kind = type[Exception]
 MISFITS = (KeyError, TypeError, ValueError, OverflowError)
 """What reading a description raises that is not as it was written."""
 
@@ -31,17 +32,19 @@ def in_a_sentence(before: str, after: str = "", kind: type[UserError] = UserErro
 
 
 @contextmanager
-def quoted(before: str, after: str, *kinds: type[Exception], say: Callable[[Exception], str] = str) -> Iterator[None]:
-    """An error of these ``kinds`` inside becomes a ``UserError``: what it says, with words before and after it."""
+def quoted(
+    before: str, after: str, *kinds: Kind, say: Callable[[Exception], str] = str, kind: Kind = UserError
+) -> Iterator[None]:
+    """An error of these ``kinds`` inside becomes one of ``kind``: what it says, with words before and after it."""
     try:
         yield
     except kinds as error:
-        raise UserError(f"{before}{say(error)}{after}") from error
+        raise kind(f"{before}{say(error)}{after}") from error
 
 
-def instead_of(kinds: type[Exception] | tuple[type[Exception], ...], sentence: str) -> AbstractContextManager[None]:
-    """An error of these ``kinds`` inside becomes a ``UserError`` that says ``sentence``."""
-    return quoted(sentence, "", *(kinds if isinstance(kinds, tuple) else (kinds,)), say=lambda error: "")
+def instead_of(kinds: Kind | tuple[Kind, ...], sentence: str, kind: Kind = UserError) -> AbstractContextManager[None]:
+    """An error of these ``kinds`` inside becomes one of ``kind`` that says ``sentence``."""
+    return quoted(sentence, "", *(kinds if isinstance(kinds, tuple) else (kinds,)), say=lambda error: "", kind=kind)
 
 
 def named(error: BaseException) -> str:
@@ -65,3 +68,9 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
     near = get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean '{near[0]}'? " if near else ""
     return UserError(f"unknown {kind} '{name}': {hint}known are {', '.join(names)}.")
+
+
+def check_known(kind: str, name: str, known: Collection[str]) -> None:
+    """Refuse a name that is none of the known ones."""
+    if name not in known:
+        raise unknown_name(kind, name, known)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,8 @@ def parse(text: Any) -> Any:
     """What a JSON text or its UTF-8 bytes stand for; ``ValueError`` if it is no JSON, nested too deep, or holds a
     number that is infinite or none.
     """
-    try:
+    with quoted("", "", RecursionError, TypeError, kind=ValueError):
         value = json.loads(text, parse_float=finite, parse_constant=finite)
-    except (RecursionError, TypeError) as error:
-        raise ValueError(str(error)) from error
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH):
         level = [part for branch in level for part in parts_of(branch)]
@@ -82,8 +81,6 @@ def read_lines(path: Path) -> list[Any]:
     with instead_of(UnicodeDecodeError, f"{path} is no text: it is damaged or another kind of file."):
         lines = path.read_text(encoding="utf-8").splitlines()
     for line in lines:
-        try:
+        with suppress(ValueError):
             rows.append(parse(line))
-        except ValueError:
-            continue
     return rows

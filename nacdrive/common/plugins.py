@@ -105,14 +105,13 @@ def load_object(reference: str) -> Any:
         importlib.invalidate_caches()
     try:
         value = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        # The module itself or a package above it, as against something that the module imports in its turn.
-        if error.name and f"{module_name}.".startswith(f"{error.name}."):
-            raise UserError(
-                f"no module '{error.name}' for '{reference}': it is neither installed nor in the current folder {here}."
-            ) from error
-        raise UserError(f"cannot import '{module_name}' for '{reference}': {_reason(error)}.") from error
     except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        # The module itself or a package above it, as against something that the module imports in its turn.
+        if missing and f"{module_name}.".startswith(f"{missing}."):
+            raise UserError(
+                f"no module '{missing}' for '{reference}': it is neither installed nor in the current folder {here}."
+            ) from error
         raise UserError(f"cannot import '{module_name}' for '{reference}': {_reason(error)}.") from error
     for part in attribute.split("."):
         with instead_of(AttributeError, f"module '{module_name}' has no '{attribute}', which '{reference}' asks for."):

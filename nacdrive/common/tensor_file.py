@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nacdrive.common.errors import UserError, instead_of
+from nacdrive.common.errors import UserError, instead_of, quoted
 from nacdrive.common.files import atomic_path
 from nacdrive.common.foreign_json import parse_object
 
@@ -129,11 +129,9 @@ def to_safetensors(stored: Mapping[str, Any]) -> bytes:
         if not isinstance(value, (str, int)):
             raise TypeError(f"safetensors keeps text beside the tensors, and {key} is a {type(value).__name__}")
     metadata = {key: str(value) for key, value in beside.items()} | FORMAT
-    try:
+    with quoted("safetensors has no numbers of type ", "", KeyError, kind=TypeError):
         # Copies: it refuses tensors that share memory.
         data = save({name: x.clone(memory_format=torch.contiguous_format) for name, x in tensors}, metadata)
-    except KeyError as error:
-        raise TypeError(f"safetensors has no numbers of type {error}") from error
     header, numbers = split(data)
     # Its own order of the metadata changes from run to run.
     text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nacdrive.common.errors import UserError, quoted, unknown_name
+from nacdrive.common.errors import UserError, check_known, quoted
 from nacdrive.common.paths import cache_folder
 from nacdrive.datasets import mnist, par
 
@@ -141,8 +141,7 @@ DATA_SETS = {
 
 def find_data_set(name: str) -> DataSet:
     """A data set by name."""
-    if name not in DATA_SETS:
-        raise unknown_name("data set", name, DATA_SETS)
+    check_known("data set", name, DATA_SETS)
     return DATA_SETS[name]
 
 

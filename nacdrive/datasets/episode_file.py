@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from nacdrive.common.errors import instead_of, quoted
 from nacdrive.common.foreign_json import parse_object
 from nacdrive.datasets.episode import COLUMNS, OPTIONAL, SIDES, Episode
 
@@ -133,7 +134,10 @@ def from_parquet(data: bytes) -> Episode:
         if isinstance(error, NotAnEpisodeError):
             raise
         raise NotAnEpisodeError(f"holds a column that is none of a recording ({error})") from error
-    try:
+    with (
+        quoted("lacks ", " in its metadata", KeyError, kind=NotAnEpisodeError),
+        quoted("contradicts itself (", ")", ValueError, TypeError, OverflowError, kind=NotAnEpisodeError),
+    ):
         return Episode(
             frames=frames,
             **columns,
@@ -145,10 +149,6 @@ def from_parquet(data: bytes) -> Episode:
             meta=dict(header["meta"]),
             side_frames=side_frames,
         )
-    except KeyError as error:
-        raise NotAnEpisodeError(f"lacks {error} in its metadata") from error
-    except (ValueError, TypeError, OverflowError) as error:
-        raise NotAnEpisodeError(f"contradicts itself ({error})") from error
 
 
 def read_images(table: pa.Table, name: str) -> list[bytes]:
@@ -163,11 +163,9 @@ def read_header(metadata: dict[bytes, bytes] | None) -> dict[str, Any]:
     """Our part of a Parquet schema's metadata, checked for its version."""
     if not metadata or METADATA_KEY not in metadata:
         raise NotAnEpisodeError("is a Parquet file, but no recording of nacdrive")
-    try:
+    with instead_of((ValueError, KeyError, TypeError), "has unreadable nacdrive metadata", NotAnEpisodeError):
         header = parse_object(metadata[METADATA_KEY])
         version = int(header["schema_version"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise NotAnEpisodeError("has unreadable nacdrive metadata") from error
     if version > SCHEMA_VERSION:
         raise NotAnEpisodeError(
             f"was written by a newer nacdrive (schema {version}; this one reads up to {SCHEMA_VERSION})"

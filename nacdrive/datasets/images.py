@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, quoted
 
 FORMATS = ("PNG", "JPEG")
 MAX_SIDE = 8192
@@ -46,11 +46,9 @@ def decode_image(data: bytes) -> NDArray[np.uint8]:
     read to its end, or a larger one than any frame.
     """
     image_header(data)
-    try:
-        with Image.open(BytesIO(data), formats=FORMATS) as image:
-            return np.asarray(image.convert("RGB"))
-    except (OSError, SyntaxError, ValueError) as error:
-        raise ImageError(f"not a readable image: {error}") from error
+    unreadable = quoted("not a readable image: ", "", OSError, SyntaxError, ValueError, kind=ImageError)
+    with unreadable, Image.open(BytesIO(data), formats=FORMATS) as image:
+        return np.asarray(image.convert("RGB"))
 
 
 def image_header(data: bytes) -> tuple[int, int, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+from nacdrive.common.errors import UserError
 from nacdrive.common.options import Options
 
 
@@ -35,10 +36,17 @@ class RecordingsOption(Options):
     """What is read."""
 
     positional: ClassVar[tuple[str, ...]] = ("data",)
+    wanted: ClassVar[str] = ""
+    """What to name, where there is nothing to do without data."""
 
     data: tuple[Path, ...] = ()
     """Folders of recordings, or of results; the words without an option's name. train, eval: of udacity also the
     simulator's own logs (driving_log.csv). If not given, train takes what nacdrive record makes."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.wanted and not self.data:
+            raise UserError(f"name {self.wanted}.")
 
 
 class EpisodeOption(Options):

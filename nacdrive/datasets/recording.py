@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,7 +120,7 @@ class Recording:
         )
 
 
-class Appender:
+class Appender(AbstractContextManager["Appender"]):
     """Adds episodes to the recording in ``folder``, which is made when the first of them is whole.
 
     A context manager: leaving it without an error ends the episode. Frames are uint8 [height, width, 3], RGB, or
@@ -176,9 +177,6 @@ class Appender:
         )
         self._rows = []
         return writer.add(episode)
-
-    def __enter__(self) -> Appender:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None and self._rows:

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
 
-from nacdrive.common.errors import UserError, shortlist
+from nacdrive.common.errors import UserError, quoted, shortlist
 from nacdrive.common.units import MPH_PER_MPS
 
 COLUMNS = ("center", "left", "right", "steering", "throttle", "brake", "speed")
@@ -236,10 +237,8 @@ def read_lines(path: Path) -> tuple[list[RawRow], list[str]]:
         inner = sorted(path.parent.glob(f"*/{LOG}")) if path.parent.is_dir() else []
         hint = f"did you mean {inner[0].parent}?" if inner else "give the folder that the simulator recorded into."
         raise UserError(f"there is no {LOG} in {path.parent}: {hint}")
-    try:
+    with quoted(f"{path} cannot be read (", "): check the disk and its rights.", OSError, say=attrgetter("strerror")):
         text = path.read_text(encoding="utf-8-sig", errors="surrogateescape")
-    except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror}): check the disk and its rights.") from error
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     if lines and is_header(lines[0][1]):
         lines = lines[1:]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
 
-from nacdrive.common.errors import UserError, quoted
+from nacdrive.common.errors import quoted
 from nacdrive.common.files import open_log, result_folder
 from nacdrive.common.result_folder import note_own, partial_path
 from nacdrive.common.units import MPH_PER_MPS
@@ -51,7 +52,8 @@ class UdacityLogWriter:
         stamp = f"{taken:%Y_%m_%d_%H_%M_%S}_{taken.microsecond // 1000:03d}"
         names = [f"{IMAGES}/{camera}_{stamp}.jpg" if data else "" for camera, data in zip(CAMERAS, images, strict=True)]
         numbers = (steering, throttle, brake, speed_mps * MPH_PER_MPS)
-        try:
+        before = f"{self.folder / LOG} cannot be written ("
+        with quoted(before, "): free some space.", OSError, say=attrgetter("strerror")):
             for name, data in zip(names, images, strict=True):
                 if data:
                     # Not synced to the disk: three times a row that would be felt while driving.
@@ -61,8 +63,6 @@ class UdacityLogWriter:
                     partial.replace(self.folder / name)
             self._log.write(",".join([*names, *map(plain_number, numbers)]) + "\n")
             self._log.flush()
-        except OSError as error:
-            raise UserError(f"{self.folder / LOG} cannot be written ({error.strerror}): free some space.") from error
 
     def close(self) -> None:
         self._log.close()

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, named, quoted
 from nacdrive.layers.base import SequenceLayer
 
 B, T, F, D, H = 2, 11, 6, 16, 4
@@ -44,8 +44,7 @@ def check(factory: Callable[..., SequenceLayer], **options: Any) -> None:
             except BrokenLawError as error:
                 raise BrokenLawError(f"{name} breaks the law '{law.__name__}': {error}.") from error
             except Exception as error:
-                why = f"{type(error).__name__}: {error}"
-                raise BrokenLawError(f"{name} fails at the law '{law.__name__}': {why}.") from error
+                raise BrokenLawError(f"{name} fails at the law '{law.__name__}': {named(error)}.") from error
 
 
 def check_shapes(layer: SequenceLayer, name: str) -> None:
@@ -55,15 +54,12 @@ def check_shapes(layer: SequenceLayer, name: str) -> None:
         raise UserError(f"{name} makes a {type(layer).__name__}, which is not a nacdrive.layers.SequenceLayer.")
     x = torch.zeros(1, 3, layer.in_features)
     was_training = layer.training
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
+    failed = quoted(f"{name} fails on a sequence of three steps (", f"): {hint}.", Exception, say=named)
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), failed:
         try:
             layer.eval()
             whole = layer(x, torch.arange(3.0).unsqueeze(0))
             one, _ = layer.step(x[:, 0], torch.zeros(1), layer.init_state(1))
-        except Exception as error:
-            raise UserError(
-                f"{name} fails on a sequence of three steps ({type(error).__name__}: {error}): {hint}."
-            ) from error
         finally:
             layer.train(was_training)
     for what, given, wanted in (

@@ -88,7 +88,8 @@ class RecurrentPPO(PPO):
             starts = torch.as_tensor(np.asarray(self._last_episode_starts), device=self.device)
             with torch.no_grad():
                 seen = obs_as_tensor(self._last_obs, self.device)  # type: ignore[arg-type]
-                chosen, values, log_probs, state = self.policy(seen, state, starts, t=self._seconds(self._last_t))
+                seconds = torch.as_tensor(self._last_t, device=self.device)
+                chosen, values, log_probs, state = self.policy(seen, state, starts, t=seconds)
             actions = chosen.cpu().numpy()
             carried_out = actions
             if isinstance(self.action_space, spaces.Box):
@@ -122,7 +123,7 @@ class RecurrentPPO(PPO):
                 obs_as_tensor(new_obs, self.device),  # type: ignore[arg-type]
                 state,
                 torch.as_tensor(dones, device=self.device),
-                self._seconds(self._last_t),
+                torch.as_tensor(self._last_t, device=self.device),
             )
         rollout_buffer.compute_returns_and_advantage(last_values=values, dones=dones)
         rollout_buffer.remember(dones)
@@ -137,10 +138,8 @@ class RecurrentPPO(PPO):
         assert isinstance(seen, torch.Tensor)
         with torch.no_grad():
             goes_on = torch.zeros(1, dtype=torch.bool, device=self.device)
-            return float(self.policy.predict_values(seen, own, goes_on, self._seconds(np.array([t]))))
-
-    def _seconds(self, t: NDArray[np.float64]) -> torch.Tensor:
-        return torch.as_tensor(t, device=self.device)
+            seconds = torch.tensor([t], dtype=torch.float64, device=self.device)
+            return float(self.policy.predict_values(seen, own, goes_on, seconds))
 
     def predict(self, *arguments: Any, **options: Any) -> tuple[NDArray[Any], Any]:
         """As of the policy, whose ``t`` it takes too."""

@@ -148,15 +148,12 @@ def _own(model: Sb3Zip) -> tuple[PolicyNet, dict[str, Any]]:
         about = dict(written) if isinstance(written, dict) else {}
     tensors = actor_tensors(model.tensors)
     check_trusted(model.path, about.get("env"), about.get("memory"))
-    try:
+    before = f"{model.path} is no agent that this version of nacdrive trained ("
+    with quoted(before, ").", KeyError, TypeError, ValueError, RuntimeError, say=first_line):
         about["repeat"] = int(about["repeat"])
         memory = MemorySpec(**about["memory"]) if about.get("memory") else None
         net = PolicyNet(len(tensors["head.bias"]), memory)
         net.load_state_dict(tensors)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise UserError(
-            f"{model.path} is no agent that this version of nacdrive trained ({first_line(error)})."
-        ) from error
     return net.eval(), about
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -309,7 +310,7 @@ class LoadedDrive:
 
 
 @dataclass
-class OpenDrive:
+class OpenDrive(AbstractContextManager["OpenDrive"]):
     """One episode, ready to be driven: iterating it drives, and yields its Ticks; leaving it closes the environment."""
 
     env: DrivingEnv
@@ -326,9 +327,6 @@ class OpenDrive:
     """How the episode begins: for the environment's ``reset``."""
     meta: dict[str, Any] = field(default_factory=dict)
     """What a recording shall say of how the expert drives."""
-
-    def __enter__(self) -> OpenDrive:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

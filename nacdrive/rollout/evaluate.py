@@ -92,14 +92,13 @@ class RolloutWorker:
         with ExitStack() as stack:
             opened = loaded.open(job.seed, episode=job.episode, track=job.track, probes=probes, env=self._env)
             env = stack.enter_context(opened).env
-            listeners: list[Listener] = [*watchers, *also]
+            metrics = EpisodeMetrics(len(env.actions))
+            listeners: list[Listener] = [metrics.add, *watchers, *also]
             buffer = EpisodeBuffer(expert_action, loaded.spec.image_format)
             if job.film is not None:
                 on = f"{title} on {job.track}" if job.track else title
                 listeners += [stack.enter_context(video(job.film, on, 1 / env.step_s, actions=env.actions)), buffer]
-            metrics = EpisodeMetrics(len(env.actions))
             for tick in opened:
-                metrics.add(tick)
                 for listener in listeners:
                     listener(tick)
             meta = env.episode_meta()

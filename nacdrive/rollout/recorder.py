@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -159,7 +160,7 @@ def _logits(labels: Iterable[Action | None]) -> NDArray[np.float32] | None:
     return np.stack(known).astype(np.float32) if len(known) == len(rows) else None
 
 
-class EpisodeRecorder:
+class EpisodeRecorder(AbstractContextManager["EpisodeRecorder"]):
     """Listener that writes Ticks into a recording, one episode per unbroken stretch of those that are ``wanted``.
 
     A context manager: what is under way when it is left is kept too. A folder that holds a recording gets more of it;
@@ -201,9 +202,6 @@ class EpisodeRecorder:
             self._buffer(tick)
         if tick.done:
             self._keep()
-
-    def __enter__(self) -> EpisodeRecorder:
-        return self
 
     def __exit__(self, *_: Any) -> None:
         self._keep()

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -186,12 +187,10 @@ class ResultsFile:
         if path.exists():
             text = path.read_text(encoding="utf-8", errors="replace")
             for line in text.splitlines():
-                try:
+                with suppress(ValueError, KeyError, TypeError, RecursionError):
                     row = compat.row(json.loads(line))
                     if is_whole_row(row, kinds, optional):
                         self.rows[row["seed"]] = row
-                except (ValueError, KeyError, TypeError, RecursionError):
-                    continue
             sound = "".join(json.dumps(row) + "\n" for row in self.rows.values())
             if sound != text:
                 write_text(path, sound)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -159,11 +160,9 @@ def rollout(
             frame, info, step = next_frame, next_info, step + 1
 
     while True:
-        try:
+        with suppress(RestartEpisode):
             yield from drive()
             return
-        except RestartEpisode:
-            continue
 
 
 def _with_ending(events: list[str], info: Info, *, terminated: bool, stopped: bool) -> list[str]:

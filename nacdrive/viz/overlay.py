@@ -29,12 +29,8 @@ DIM: Colour = (148, 157, 168)
 ACCENT: Colour = (92, 200, 255)
 EXPERT: Colour = (255, 184, 77)
 ALERT: Colour = (255, 107, 107)
-
-
-@cache
-def font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    """Pillow's own outline font, so that no system font is needed."""
-    return ImageFont.load_default(size)
+font = cache(ImageFont.load_default)
+"""Pillow's own outline font by its size, so that no system font is needed."""
 
 
 def probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:

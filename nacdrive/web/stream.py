@@ -299,12 +299,8 @@ def columns(tick: Tick, seq: int, clock_s: float, missed: int, off_share: float)
 
 def decision(whose: str, action: Action | None) -> dict[str, float | int | None]:
     """Steering, throttle, brake and choice, by their columns."""
-    return {
-        f"{whose}steering": finite(action.steering) if action else None,
-        f"{whose}throttle": finite(action.throttle) if action else None,
-        f"{whose}brake": finite(action.brake) if action else None,
-        f"{whose}choice": action.choice if action else None,
-    }
+    controls = {f"{whose}{name}": finite(getattr(action, name, None)) for name in ("steering", "throttle", "brake")}
+    return {**controls, f"{whose}choice": action.choice if action else None}
 
 
 def sureness(action: Action) -> float | None:

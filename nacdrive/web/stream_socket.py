@@ -107,21 +107,16 @@ def stream(socket: Server, state: StreamState, encoder: Encoder) -> None:
     seen, in_flight = state.first_seen(), 0
     while True:
         in_flight -= answers(socket, block=in_flight >= IN_FLIGHT)
-        if in_flight >= IN_FLIGHT:
-            if state.closed:
-                return
-            continue
-        news = state.wait_for_new(seen, RECEIVE_TIMEOUT_S)
+        news = state.wait_for_new(seen, RECEIVE_TIMEOUT_S) if in_flight < IN_FLIGHT else None
         if news is not None and len(news.lanes) > 1:
             time.sleep(GATHER_S)
             news = state.wait_for_new(seen, 0)
-        if news is None:
-            if state.closed:
-                return
-            continue
-        socket.send(encoder.message(seen, news))
-        in_flight += 1
-        seen = news.seen
+        if news is not None:
+            socket.send(encoder.message(seen, news))
+            in_flight += 1
+            seen = news.seen
+        elif state.closed:
+            return
 
 
 def header(news: Snapshot) -> dict[str, Any]:

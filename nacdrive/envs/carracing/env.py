@@ -11,7 +11,7 @@ from gymnasium.envs.box2d.car_racing import TRACK_WIDTH
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
-from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.common.errors import UserError, check_known, unknown_name
 from nacdrive.envs.base import DrivingEnv, Frame, Keys
 from nacdrive.envs.carracing.fast_renderer import FastCarRacing
 from nacdrive.envs.carracing.lazy import FPS, LazyCarRacing
@@ -113,8 +113,7 @@ class CarRacingEnv(DrivingEnv):
         render_mode: str | None = "rgb_array",
         start: Start = MIDDLE,
     ) -> None:
-        if renderer not in RENDERERS:
-            raise unknown_name("renderer", renderer, RENDERERS)
+        check_known("renderer", renderer, RENDERERS)
         if repeat < 1 or max_frames < 1:
             raise UserError(f"repeat ({repeat}) and max_frames ({max_frames}) must be at least 1.")
         if observation is not None and observation not in OBSERVATIONS:

@@ -28,7 +28,7 @@ os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 
 from gymnasium.envs.box2d.car_racing import CarRacing, FrictionDetector
 
-from nacdrive.common.errors import unknown_name
+from nacdrive.common.errors import check_known
 from nacdrive.envs.start import LAP_RULES, LapRule
 
 FPS = 50
@@ -71,8 +71,7 @@ class LazyCarRacing(CarRacing):
         observation: Literal["rgb", "grey"] | None = None,
         instruments: bool | None = None,
     ) -> None:
-        if rule not in LAP_RULES:
-            raise unknown_name("rule of the lap", rule, LAP_RULES)
+        check_known("rule of the lap", rule, LAP_RULES)
         super().__init__(continuous=continuous)
         self.drawing, self.rule, self.observation = True, rule, observation
         self.instruments = instruments is not False

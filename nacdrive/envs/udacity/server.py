@@ -18,7 +18,7 @@ from engineio.exceptions import SocketIsClosedError
 from flask import Flask, request
 
 from nacdrive.common.action import Action
-from nacdrive.common.errors import unknown_name
+from nacdrive.common.errors import check_known
 from nacdrive.common.net import is_address, is_loopback, listen
 from nacdrive.common.units import MPH_PER_MPS
 from nacdrive.envs.udacity.connections import RELEASE_MPS, Connections, SimulatorConnection
@@ -84,8 +84,7 @@ class SimulatorServer:
         self.connections = Connections()
         self._pilot, self._in_flight = pilot, in_flight
         self._leaving = False
-        if engine not in ENGINES:
-            raise unknown_name("server", engine, ENGINES)
+        check_known("server", engine, ENGINES)
         self._engine = ENGINES[engine]()
         self._sio = LegacyServer(
             async_mode=self._engine.async_mode,

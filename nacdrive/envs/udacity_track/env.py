@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from nacdrive.common.camera_mount import HEIGHT, SCENE, WIDTH
-from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.common.errors import UserError, check_known, unknown_name
 from nacdrive.envs.base import DrivingEnv, Frame
 from nacdrive.envs.seeds import POLICY_RECORDING
 from nacdrive.envs.start import MIDDLE, Start
@@ -132,8 +132,7 @@ class UdacityTrackEnv(DrivingEnv):
         self._own_road_each = track == RANDOM
         self.track = self._draw(road_seed(track) or 0) if is_random(track) else load_track(track)
         for name in cameras:
-            if name not in CAMERAS:
-                raise unknown_name("camera", name, CAMERAS)
+            check_known("camera", name, CAMERAS)
         if "center" not in cameras or len(set(cameras)) != len(cameras):
             raise UserError(f"cameras are {cameras}: name 'center', and each of the others at most once.")
         if repeat < 1 or not laps > 0 or not max_seconds > 0:

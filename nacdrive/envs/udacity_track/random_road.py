@@ -5,6 +5,7 @@ A draw that crosses itself, comes too near to itself or cannot be driven is thro
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -46,10 +47,8 @@ def draw_road(seed: int, difficulty: float, variety: float) -> Track:
     steep as the mountain track; surfaces, lines and edges of all kinds).
     """
     for attempt in range(MOST_DRAWS):
-        try:
+        with suppress(UndrivableError):
             return attempt_road(seed, attempt, difficulty, variety)
-        except UndrivableError:
-            continue
     raise RuntimeError(f"{MOST_DRAWS} draws of the road of seed {seed} at difficulty {difficulty} cannot be driven")
 
 

@@ -145,11 +145,8 @@ def land_colours(ground: Terrain, appearance: Appearance, rng: np.random.Generat
 def water_quads(track: Track, ground: Terrain, appearance: Appearance) -> Quads:
     """The lake's surface under the whole land: it shows where the land is lower."""
     size = 120.0
-    wet = ground.height < track.water_level
-    cells = set()
-    for row, column in zip(*np.nonzero(wet), strict=True):
-        cells.add((int(ground.east[column] // size), int(ground.north[row] // size)))
-    low = np.array(sorted(cells), dtype=float).reshape(-1, 2) * size
+    row, column = np.nonzero(ground.height < track.water_level)
+    low = np.unique(np.c_[ground.east[column], ground.north[row]] // size, axis=0) * size
     square = np.array([(0, 0), (size, 0), (size, size), (0, size)])
     corners = np.concatenate([low[:, None] + square, np.full((len(low), 4, 1), track.water_level)], axis=2)
     colours = np.broadcast_to(np.array(appearance.water) * appearance.exposure, corners.shape)

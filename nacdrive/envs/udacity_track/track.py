@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from nacdrive.common.errors import unknown_name
+from nacdrive.common.errors import check_known
 
 Array = NDArray[np.float64]
 SPACING = 1.0
@@ -121,8 +121,7 @@ TRACKS = tuple(TRACK_SPECS)
 @cache
 def load_track(name: str) -> Track:
     """The track ``lake`` or ``mountain``; computed once, to be left unchanged."""
-    if name not in TRACK_SPECS:
-        raise unknown_name("track", name, TRACK_SPECS)
+    check_known("track", name, TRACK_SPECS)
     return fixed_track(name, **TRACK_SPECS[name])
 
 

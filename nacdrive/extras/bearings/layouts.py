@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import csv
 
-from nacdrive.common.errors import UserError, shortlist, unknown_name
+from nacdrive.common.errors import UserError, check_known, shortlist
 from nacdrive.datasets.downloads import is_archive, unpacked
 from nacdrive.datasets.inspect import Finding, OddDataWarning
 
@@ -256,8 +256,7 @@ def open_bearings(dataset: str, folder: Path) -> list[Bearing]:
     archives, which are unpacked into the user's cache; an archive itself will do. ``UserError`` if there is none, or a
     file is not of the published format.
     """
-    if dataset not in DATASETS:
-        raise unknown_name("bearing data set", dataset, DATASETS)
+    check_known("bearing data set", dataset, DATASETS)
     if not folder.exists():
         raise UserError(f"{folder} does not exist: check the path of the {dataset} data.")
     layout = LAYOUTS.get(dataset)

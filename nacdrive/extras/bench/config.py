@@ -104,10 +104,7 @@ class ReportConfig(RecordingsOption, Target, defaults={"out": Path("runs/bench-r
     The data are folders of 'bench table' or 'bench run', or their results.jsonl, of any machines: merged cell by cell.
     """
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.data:
-            raise UserError("name the results to compare, such as runs/bench-sequence-cpu.")
+    wanted = "the results to compare, such as runs/bench-sequence-cpu"
 
 
 class RobustnessConfig(
@@ -119,13 +116,10 @@ class RobustnessConfig(
     where it was stopped, and adds what the runs have got in the meantime.
     """
 
+    wanted = "the runs whose models are to be tested, such as runs/bench-sequence-cpu"
+
     most_tests: int = 0
     """Test sequences of each model, evenly thinned; 0: all."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.data:
-            raise UserError("name the runs whose models are to be tested, such as runs/bench-sequence-cpu.")
 
     @property
     def parallel(self) -> int:

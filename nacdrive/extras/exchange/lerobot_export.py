@@ -354,9 +354,9 @@ def image_stats(decode: Callable[[int], NDArray[np.uint8]], count: int) -> Stats
     levels = np.zeros((3, 256), dtype=np.int64)
     for i in chosen:
         frame = decode(i)
-        height, width = frame.shape[:2]
-        if max(height, width) >= SHRINK_FROM:
-            step = int((width if width > height else height) / SHRUNK)
+        longest = max(frame.shape[:2])
+        if longest >= SHRINK_FROM:
+            step = int(longest / SHRUNK)
             frame = frame[::step, ::step]
         for channel in range(3):
             levels[channel] += np.bincount(frame[..., channel].reshape(-1), minlength=256)

@@ -215,7 +215,7 @@ def read_episodes(folder: Path, ours: bool) -> list[EpisodeRow]:
                     rows[int(row["episode_index"])] = episode_row(row, ours)
         except (pa.ArrowException, OSError) as error:
             raise limits.damaged_parquet(path, error) from error
-        except (TypeError, ValueError, KeyError, OverflowError) as error:
+        except MISFITS as error:
             raise UserError(f"{path} is damaged ({error}): get it again.") from error
     if sorted(rows) != list(range(len(rows))):
         raise UserError(f"{folder}/meta/episodes has gaps in its episodes: get the data set again.")
@@ -320,10 +320,8 @@ def read_episode(data_set: LeRobotSet, index: int, seed: int, batches: Batches) 
                 for i, data in enumerate(column.to_pylist()):
                     if data is None:
                         raise ValueError(f"has no picture of {name} in frame {len(frames.get(camera, ()))}")
-                    try:
+                    with quoted(f"has in row {i} of {name} ", "", ValueError, kind=ValueError):
                         frames.setdefault(camera, []).append(limits.as_rgb(data, data_set.shapes[camera]))
-                    except ValueError as error:
-                        raise ValueError(f"has in row {i} of {name} {error}") from error
                     size += len(data)
             if size > limits.MAX_EPISODE_BYTES:
                 raise ValueError(f"has more than {limits.MAX_EPISODE_BYTES >> 30} GiB of pictures")
@@ -339,14 +337,11 @@ def read_episode(data_set: LeRobotSet, index: int, seed: int, batches: Batches) 
 def as_numbers(batch: pa.RecordBatch, name: str) -> NDArray[Any]:
     """A column as [rows] or, for lists, [rows, width] numbers."""
     column = batch.column(batch.schema.names.index(name))
-    if column.null_count:
+    flat = column.flatten() if is_list(column.type) else column
+    if column.null_count or flat.null_count or len(flat) % len(column):
         raise ValueError(f"has gaps in '{name}'")
-    if is_list(column.type):
-        flat = column.flatten()
-        if flat.null_count or len(flat) % len(column):
-            raise ValueError(f"has gaps in '{name}'")
-        return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(len(column), -1)
-    return np.asarray(column.to_numpy(zero_copy_only=False))
+    numbers = np.asarray(flat.to_numpy(zero_copy_only=False))
+    return numbers if flat is column else numbers.reshape(len(column), -1)
 
 
 def build_episode(

@@ -242,7 +242,9 @@ class Reader:
         self, index: int, seed: int, fps: float, source: str, action_of: Callable[[int], Action] | None
     ) -> Episode:
         """One episode, which must not contradict itself or what the data set says."""
-        try:
+        before = f"episode {index} in {self.path}: "
+        mistakes = ValueError, TypeError, KeyError, RuntimeError
+        with quoted(before, "; get the data set again.", *mistakes, say=lambda error: first_line(error)[:160]):
             group = self.group(self.file, f"episode_{index}")
             rewards = self.column(group, "rewards")
             N = rewards.shape[0] if len(rewards.shape) == 1 else 0
@@ -253,10 +255,6 @@ class Reader:
             columns = self.own(group, N) if is_own else self.stranger(group, N, fps, action_of)
             limits.check_range(columns["steering"], columns["throttle"], columns["brake"])
             return Episode(frames=frames.pop("center"), side_frames=frames, seed=seed, source=source, **columns)
-        except (ValueError, TypeError, KeyError, RuntimeError) as error:
-            raise UserError(
-                f"episode {index} in {self.path}: {first_line(error)[:160]}; get the data set again."
-            ) from error
 
     def own(self, group: Any, N: int) -> dict[str, Any]:
         text = self.column(group, "nacdrive")
@@ -324,10 +322,8 @@ class Reader:
             total += len(data)
             if total > limits.MAX_EPISODE_BYTES:
                 raise ValueError(f"it has more than {limits.MAX_EPISODE_BYTES >> 30} GiB of pictures")
-            try:
+            with quoted(f"frame {i} has ", "", ValueError, kind=ValueError):
                 yield limits.as_rgb(data, size)
-            except ValueError as error:
-                raise ValueError(f"frame {i} has {error}") from error
 
     def pixels(self, column: Any, N: int, size: tuple[int, int]) -> Iterator[bytes]:
         if column.dtype != np.uint8 or column.shape[1:] != (*size, 3):

@@ -261,9 +261,7 @@ def pictures(folder: Path, drive: list[dict[str, Any]], key: str) -> list[bytes]
         if total > limits.MAX_EPISODE_BYTES:
             raise ValueError(f"more than {limits.MAX_EPISODE_BYTES >> 30} GiB of pictures")
         data = path.read_bytes()
-        try:
+        with quoted(f"{path.name}: ", "", ValueError, kind=ValueError):
             size = image_header(images[0] if images else data)[:2]
             images.append(limits.as_rgb(data, size))
-        except ValueError as error:
-            raise ValueError(f"{path.name}: {error}") from error
     return images

@@ -39,14 +39,11 @@ def step_of(layer: SequenceLayer) -> LayerStep:
     # Pure work on single steps needs no memory, whatever the window.
     if isinstance(layer, WindowedLayer):
         return WindowedStep(layer, 1 if isinstance(layer, DenseLayer) else layer.window)
-    if isinstance(layer, MHALayer):
-        return AttentionStep(layer)
-    if isinstance(layer, NACLayer):
-        return NACStep(layer)
-    if isinstance(layer, NACKeyLayer):
-        return NACKeyStep(layer)
-    if isinstance(layer, StackLayer):
-        return StackStep(layer)
+    steps = {MHALayer: AttentionStep, NACLayer: NACStep, NACKeyLayer: NACKeyStep, StackLayer: StackStep}
+    for kind, step in steps.items():
+        if isinstance(layer, kind):
+            made: LayerStep = step(layer)
+            return made
     raise UserError(
         f"a {type(layer).__name__} cannot be exported: it streams with a state of its own, and only those of "
         "WindowedLayer, MHALayer, NACLayer, NACKeyLayer and StackLayer are known."

@@ -9,7 +9,6 @@ import socket
 import time
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
-from io import BytesIO
 from itertools import takewhile
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -88,14 +87,12 @@ def who_is_there(port: int) -> str:
 def check_link() -> str:
     """Drive an emulated simulator for a second on a free port; ``UserError`` if it hardly gets through."""
     import numpy as np
-    from PIL import Image
 
+    from nacdrive.datasets.images import encode_jpeg
     from nacdrive.envs.udacity import UdacityEnv
     from nacdrive.extras.simulator.client import Telemetry, UdacityClient
 
-    picture = BytesIO()
-    Image.fromarray(np.full((160, 320, 3), 128, np.uint8)).save(picture, "JPEG")
-    state = Telemetry(0.0, 0.0, 0.0, picture.getvalue())
+    state = Telemetry(0.0, 0.0, 0.0, encode_jpeg(np.full((160, 320, 3), 128, np.uint8)))
     with (
         UdacityEnv(port=0) as env,
         UdacityClient("127.0.0.1", env.port, lambda: state, lambda steering, throttle: None) as client,

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from math import copysign
 
-from nacdrive.common.errors import unknown_name
+from nacdrive.common.errors import check_known
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,5 @@ NUMBER_FORMATS = {
 
 def number_format_of(name: str) -> NumberFormat:
     """The culture called ``name``."""
-    if name not in NUMBER_FORMATS:
-        raise unknown_name("culture", name, NUMBER_FORMATS)
+    check_known("culture", name, NUMBER_FORMATS)
     return NUMBER_FORMATS[name]

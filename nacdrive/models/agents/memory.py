@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from nacdrive.common.errors import UserError, quoted
+from nacdrive.common.errors import UserError, named, quoted
 from nacdrive.layers import build, contract
 from nacdrive.layers.base import SequenceLayer
 
@@ -186,15 +186,13 @@ def check_streams(layer: SequenceLayer, name: str) -> None:
     x = torch.randn(2, steps, layer.in_features, generator=generator).to(device)
     gaps = layer.gap_s * (0.5 + torch.rand(2, steps, generator=generator, dtype=torch.float64))
     t = gaps.cumsum(dim=1).to(device)
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        layer.eval()
+    failed = quoted(f"the memory '{name}' cannot stream (", f"): {advice}.", Exception, say=named)
+    layer.eval()
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), failed:
         try:
             whole = layer(x, t)[:, -1]
             alone = layer.last(x[:, -layer.window :], t[:, -layer.window :])
             streamed = contract.steps(layer, x, t)[:, -1]
-        except Exception as error:
-            why = f"{type(error).__name__}: {error}"
-            raise UserError(f"the memory '{name}' cannot stream ({why}): {advice}.") from error
         finally:
             layer.train(was_training)
     limit = TOLERANCE * max(1.0, float(whole.abs().max()))

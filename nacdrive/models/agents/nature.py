@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from nacdrive.common.errors import first_line
+from nacdrive.common.errors import first_line, quoted
 from nacdrive.models.agents.view import View
 from nacdrive.models.driving import convolutions
 
@@ -69,12 +69,11 @@ def rename(tensors: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[str,
 def of_sb3(tensors: dict[str, Tensor], view: View, activation: str) -> NatureNet:
     """The actor of a stable-baselines3 policy, of its ``state_dict``; ``ValueError`` if it is another network."""
     renamed = rename(tensors, NAMES)
-    try:
+    before = f"its tensors are not those of {KIND} ("
+    with quoted(before, ")", KeyError, RuntimeError, say=first_line, kind=ValueError):
         count = sum(name.startswith("hidden.") for name in renamed) // 2
         hidden = [int(renamed[f"hidden.{2 * i}.weight"].shape[0]) for i in range(count)]
         outputs, features = int(renamed["head.weight"].shape[0]), int(renamed["vision.7.weight"].shape[0])
         net = NatureNet(view, outputs, features, tuple(hidden), activation)
         net.load_state_dict(renamed)
-    except (KeyError, RuntimeError) as error:
-        raise ValueError(f"its tensors are not those of {KIND} ({first_line(error)})") from error
     return net.eval()
