@@ -192,9 +192,9 @@ class Rescued(DriverWrapper):
     the car faces the wrong way or hardly moves; until all wheels are back and it drives along the road.
     """
 
-    def __init__(self, driver: Driver, rescuer: Predictive | None = None) -> None:
+    def __init__(self, driver: Driver) -> None:
         super().__init__(driver)
-        self.name, self.rescuer = f"{driver.name}-rescued", rescuer or Predictive()
+        self.name, self.rescuer = f"{driver.name}-rescued", Predictive()
 
     def reset(self, env: Any) -> None:
         super().reset(env)

@@ -172,18 +172,18 @@ class MixtureWorker:
         chosen = np.random.default_rng([round_.seed, round_.round, track, 2])
         is_bad = case is None and chosen.random() < round_.bad_starts
         with loaded.open(track, rng=rng) as opened:
-            mixture = opened.driver
+            whole = opened.driver
             if is_bad:
                 opened.start = bad_start(chosen, loaded.spec.lost_m)
-                opened.driver = StandingStart(mixture, round(chosen.uniform(0, BRAKED_S) / opened.env.step_s))
+                opened.driver = StandingStart(whole, round(chosen.uniform(0, BRAKED_S) / opened.env.step_s))
             patience = LOST_AFTER + round(RECOVERY_S / opened.env.step_s) * (is_bad or case is not None)
             for tick in supervised(opened, patience):
                 # Where no newer frame has come, the policy's last decision holds: there is nothing to learn.
                 if not tick.held:
                     buffer(replace(tick, t_s=tick.taken_s, frame_t_s=None))
             meta = opened.meta
-            if isinstance(mixture, Mixture):
-                meta = {"expert_share": mixture.expert_share}
+            if isinstance(whole, Mixture):
+                meta = {"expert_share": whole.expert_share}
             meta |= {name: value for name, value in opened.env.episode_meta().items() if name != "finished_lap"}
         buffer.ended = tick.events[-1] if tick.done else "time is up"
         meta |= {"camera": str(camera)} if camera.active else {}

@@ -4,7 +4,7 @@ Importing this needs no triton; the kernels (``forward``, ``backward``) are impo
 recompute every pair from its tokens, so memory does not grow with the number of pairs.
 
 Right on an H100, and timed there in part (docs/results/gpu.md): with Top-K little faster than the chunked path, over
-all pairs 30 times. ``PAIRS_PER_TILE`` is the most that its shared memory allows; training steps were not timed.
+all pairs 30 times. Training steps were not timed, and ``PAIRS_PER_TILE`` and ``KEYS_PER_BLOCK`` are not tuned.
 """
 
 from __future__ import annotations
