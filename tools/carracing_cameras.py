@@ -22,10 +22,9 @@ from rich.progress import track
 
 from nacdrive.common.action import Action
 from nacdrive.common.statistics import fraction, paired_difference
-from nacdrive.drivers.base import Driver, DriverWrapper
-from nacdrive.envs.base import Frame, Info
+from nacdrive.drivers.base import Driver
+from nacdrive.drivers.override import BRAKE, Override
 from nacdrive.envs.camera_noise import CameraNoise
-from nacdrive.envs.carracing.env import ACTIONS, to_action
 from nacdrive.envs.start import bad_start
 from nacdrive.rollout.drive import Drive
 
@@ -47,26 +46,16 @@ LED_S, BRAKED_S, FREE_S = 5.0, 6.2, 9.0
 """When the wheel is held to one side, when the brake, and when the driver has the car again."""
 
 
-class LedOff(DriverWrapper):
-    """A driver of five actions whose car is led off the road to one side and stops there."""
-
-    def __init__(self, driver: Driver, side: str) -> None:
-        super().__init__(driver)
-        self.side = ACTIONS.index(side)
-
-    def act(self, frame: Frame, info: Info) -> Action:
-        action, t_s = self.driver.act(frame, info), info["t_s"]
-        if not LED_S <= t_s < FREE_S:
-            return action
-        return to_action(self.side if t_s < BRAKED_S else ACTIONS.index("brake"))
+def led_off(driver: Driver, steering: float) -> Override:
+    return Override(driver, (LED_S, None), (BRAKED_S, Action(steering, 0.0, 0.0)), (FREE_S, BRAKE))
 
 
-def to_the_right(driver: Driver) -> LedOff:
-    return LedOff(driver, "right")
+def to_the_right(driver: Driver) -> Override:
+    return led_off(driver, 1.0)
 
 
-def to_the_left(driver: Driver) -> LedOff:
-    return LedOff(driver, "left")
+def to_the_left(driver: Driver) -> Override:
+    return led_off(driver, -1.0)
 
 
 def jobs(validation: bool) -> list[tuple[str, int, Drive]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.common.parallel import run_by_method, run_jobs
 from nacdrive.datasets.episode import Episode
@@ -16,8 +17,8 @@ from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.drivers import load_expert
 from nacdrive.drivers.base import Driver
 from nacdrive.drivers.mixture import Mixture
+from nacdrive.drivers.override import BRAKE, Override
 from nacdrive.drivers.policy import PolicyDriver
-from nacdrive.drivers.standing_start import StandingStart
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.registry import EnvSpec
@@ -34,8 +35,10 @@ LOST_AFTER = 30
 """Decisions without progress after which an episode ends: the expert's advice out there teaches nothing."""
 RECOVERY_S = 8.0
 """Of a bad start: until then the car may get nowhere."""
-BRAKED_S = 2.0
-"""Of a bad start: for how long the brake is on at most, whatever the policy decides."""
+BRAKED_S = 3.0
+"""For how long the brake is on at most, whatever the policy decides, at a bad start or where the car was led off."""
+LED_AT_S, LED_S = (2.0, 6.0), (0.4, 1.5)
+"""When a car is led off the road at the earliest and latest, and for how long, the wheel to one side."""
 STEERING_NOISE = 0.3
 """Of environments that are recorded with a disturbed wheel: the policy's own errors are what there is to learn from,
 a little more shows it their neighbours."""
@@ -56,7 +59,7 @@ class DaggerRound:
     vary_camera: bool = False
     """Draw for every drive what is wrong with its camera, at most as much as there."""
     bad_starts: float = 0.0
-    """Share of the drives that begin badly."""
+    """Share of the drives that begin badly, or are led off the road on their way."""
     cases: tuple[tuple[int, Drive], ...] = ()
     """Episodes in the place of tracks in turn: the seed of each, and how it is driven. Its start is its own, its camera
     where anything is wrong with it, and the wheel is not disturbed."""
@@ -174,8 +177,12 @@ class MixtureWorker:
         with loaded.open(track, rng=rng) as opened:
             whole = opened.driver
             if is_bad:
-                opened.start = bad_start(chosen, loaded.spec.lost_m)
-                opened.driver = StandingStart(whole, round(chosen.uniform(0, BRAKED_S) / opened.env.step_s))
+                side, led_at_s = Action(float(chosen.choice((-1.0, 1.0))), 0.0, 0.0), chosen.uniform(*LED_AT_S)
+                led_until_s = led_at_s + chosen.uniform(*LED_S)
+                if chosen.integers(2):
+                    opened.start, led_at_s, led_until_s = bad_start(chosen, loaded.spec.lost_m), 0.0, 0.0
+                free_s = led_until_s + chosen.uniform(0, BRAKED_S)
+                opened.driver = Override(whole, (led_at_s, None), (led_until_s, side), (free_s, BRAKE))
             patience = LOST_AFTER + round(RECOVERY_S / opened.env.step_s) * (is_bad or case is not None)
             for tick in supervised(opened, patience):
                 # Where no newer frame has come, the policy's last decision holds: there is nothing to learn.

@@ -15,7 +15,7 @@ from nacdrive.datasets.recording import Recording
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST
 from nacdrive.models import PolicyConfig, save_policy
-from nacdrive.rollout.dagger import LOST_AFTER, DaggerRound, MixtureWorker, collect
+from nacdrive.rollout.dagger import BRAKED_S, LED_AT_S, LED_S, LOST_AFTER, DaggerRound, MixtureWorker, collect
 from nacdrive.rollout.drive import Drive
 from tests.helpers.udacity_policy import udacity_policy
 
@@ -33,6 +33,10 @@ def round_(request: pytest.FixtureRequest, model_file: Path, udacity_file: Path)
     policy = model_file if request.param == "carracing" else udacity_file
     drive = Drive(request.param, policy, expert="geometric", options={"max_frames": 60}, beta=0.5)
     return DaggerRound(drive, 1, 2, seed=0)
+
+
+DECISION_S = 4 / 50
+"""Of CarRacing."""
 
 
 class Stubborn:
@@ -109,10 +113,28 @@ def test_a_share_of_the_drives_begins_badly_and_has_the_time_to_come_back() -> N
     assert np.hypot(bad.x_m[0] - usual.x_m[0], bad.y_m[0] - usual.y_m[0]) > 1
     assert len(usual) <= LOST_AFTER + 2 < len(bad)
     braked = int((bad.choice == 4).sum())
-    assert 0 < braked <= 25 and (bad.choice[:braked] == 4).all() and (bad.choice[braked:] == 0).all()
+    assert (
+        0 < braked <= BRAKED_S / DECISION_S + 1
+        and (bad.choice[:braked] == 4).all()
+        and (bad.choice[braked:] == 0).all()
+    )
     begins = {seed: together(0.0, 20, seed=seed, bad_starts=0.5)[0] for seed in range(3_500_000, 3_500_012)}
     good = [np.array_equal(one.x_m, together(0.0, 20, seed=seed)[0].x_m) for seed, one in begins.items()]
     assert 0 < sum(good) < len(good)
+
+
+def test_half_of_those_are_led_off_the_road_on_their_way() -> None:
+    seen = [together(0.0, 600, bad_starts=1.0, seed=seed)[0] for seed in range(3_500_000, 3_500_008)]
+    led = [one for one in seen if one.choice[0] == 0]
+    assert 0 < len(led) < len(seen)
+    for episode in led:
+        changes = np.flatnonzero(np.diff(episode.choice))
+        own, side, brake, after = episode.choice[np.r_[0, changes + 1]]
+        assert (own, brake, after) == (0, 4, 0) and side in (1, 2)
+        at_s, until_s, free_s = episode.t_s[changes + 1]
+        assert LED_AT_S[0] <= at_s <= LED_AT_S[1] + DECISION_S
+        assert LED_S[0] - DECISION_S <= until_s - at_s <= LED_S[1] + DECISION_S
+        assert free_s - until_s <= BRAKED_S + DECISION_S
 
 
 def test_frames_that_are_lost_are_not_learnt_from_and_the_others_have_their_own_times() -> None:

@@ -1,0 +1,31 @@
+"""A drive in which somebody else has the wheel for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nacdrive.common.action import Action
+from nacdrive.drivers.base import Driver, DriverLike, DriverWrapper
+from nacdrive.drivers.discrete import nearest_action
+from nacdrive.envs.base import DrivingEnv, Frame, Info
+
+BRAKE = Action(0.0, 0.0, 1.0)
+
+
+class Override(DriverWrapper):
+    """Each of ``actions`` until its time, in seconds of the episode, then the driver; None is the driver, too. It is
+    asked all the same: one with a memory comes to know how it got where it is, and what it looks like to stand.
+    """
+
+    def __init__(self, driver: Driver | DriverLike, *actions: tuple[float, Action | None]) -> None:
+        super().__init__(driver)
+        self.actions: Sequence[tuple[float, Action | None]] = actions
+
+    def reset(self, env: DrivingEnv) -> None:
+        super().reset(env)
+        self._env = env
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        own = super().act(frame, info)
+        action = next((action for until_s, action in self.actions if info["t_s"] < until_s), None)
+        return own if action is None else nearest_action(self._env, action)
