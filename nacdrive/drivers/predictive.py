@@ -40,8 +40,10 @@ PARAMETERS = RacingLineParameters(
     ahead=6.777, ahead_s=0.0701, lead_s=0.0528, reaction_s=0.0914,
 )  # fmt: skip
 """Slower than steering by degrees allows; these and the weights are searched for on tracks that are learnt from."""
-ASTRAY, BACK = math.radians(100), math.radians(40)
-"""Turned away from the road by more than this the car is lost, and by less than that no longer."""
+SIGHT, SEEN_S = ((-10, 40), (-34, 34)), 1.0
+"""Where the middle of a road is in the picture, ahead of the car and to its left, and for how long it is remembered."""
+CIRCLING = 20.0
+"""Speed at which a road is looked for where none is in sight."""
 SURE = 5.0
 """What every other action costs more where a rule decides."""
 
@@ -103,19 +105,21 @@ class Predictive(RacingLine):
         if abs(steering) == 1.0 or speed < SLOW:
             # Turned away from the road: no sequence is so long that turning round would end better than standing. And
             # of a car that stands, the best often is to steer first and give gas later, at each decision anew.
-            wanted = "gas" if speed < SLOW else "right" if steering > 0 else "left"
-            cost = np.array([SURE * (name != wanted) for name in ACTIONS])
-        else:
-            cost = self._cost(predict(self.world.car, self.sequences, steps if steps > 0 else REPEAT))
+            return rule("gas" if speed < SLOW else "right" if steering > 0 else "left")
+        cost = self._cost(predict(self.world.car, self.sequences, steps if steps > 0 else REPEAT))
         best = cost.reshape(len(ACTIONS), -1).min(axis=1)
         return to_action(int(best.argmin()), np.asarray(best.min() - best, np.float32))
 
-    @property
-    def turned(self) -> float:
-        """By how much the car faces away from the line's direction, in radians up to pi."""
-        ahead, behind = self.line[(self._at + 1) % len(self.line)], self.line[self._at - 1]
-        angle = math.atan2(ahead[1] - behind[1], ahead[0] - behind[0]) - (self.world.car.hull.angle + math.pi / 2)
-        return float(abs((angle + math.pi) % (2 * math.pi) - math.pi))
+    def is_road_in_sight(self) -> bool:
+        hull, (ahead, aside) = self.world.car.hull, SIGHT
+        x, y, cos, sin = (
+            self._x - hull.position.x,
+            self._y - hull.position.y,
+            math.cos(hull.angle),
+            math.sin(hull.angle),
+        )
+        forward, left = y * cos - x * sin, -x * cos - y * sin
+        return bool(((forward > ahead[0]) & (forward < ahead[1]) & (left > aside[0]) & (left < aside[1])).any())
 
     def _cost(self, cars: Cars) -> NDArray[np.float64]:
         """What is wrong with where each of N sequences ends, [N]; less is better."""
@@ -141,6 +145,12 @@ class Predictive(RacingLine):
             + w.late * np.maximum(0, limit - speed)
             - near[nearest] * SPACING
         )
+
+
+def rule(wanted: str) -> Action:
+    """An action of that name, and ``logits`` that leave no doubt."""
+    logits = np.array([-SURE * (name != wanted) for name in ACTIONS], np.float32)
+    return to_action(ACTIONS.index(wanted), logits)
 
 
 def predict(car: Any, sequences: NDArray[np.int64], steps: int) -> Cars:
@@ -188,8 +198,9 @@ def predict(car: Any, sequences: NDArray[np.int64], steps: int) -> Cars:
 
 
 class Rescued(DriverWrapper):
-    """Another driver of CarRacing's five actions, and ``Predictive`` where it is lost: no wheel is on the road, or
-    the car faces the wrong way or hardly moves; until all wheels are back and it drives along the road.
+    """Another driver of CarRacing's five actions, and ``Predictive`` where all wheels have left the road or the car
+    hardly moves, until all are back and it drives. What no camera shows cannot be learnt: which way round the lap goes
+    is left to the driver, and where no road has been in sight lately it circles, as it turns already, until one is.
     """
 
     def __init__(self, driver: Driver) -> None:
@@ -199,16 +210,20 @@ class Rescued(DriverWrapper):
     def reset(self, env: Any) -> None:
         super().reset(env)
         self.rescuer.reset(env)
-        self._is_lost = False
+        self._is_lost, self._seen_s = False, 0.0
 
     def act(self, frame: Frame, info: Info) -> Action:
         # Both are asked, so that neither misses what happens while the other one drives.
         own, rescue = super().act(frame, info), self.rescuer.act(frame, info)
         car = self.rescuer.world.car
-        on_road = [bool(wheel.tiles) for wheel in car.wheels]
-        enough, most = (all(on_road), BACK) if self._is_lost else (any(on_road), ASTRAY)
-        self._is_lost = not enough or self.rescuer.turned > most or car.hull.linearVelocity.length < SLOW
-        return rescue if self._is_lost else own
+        speed, on_road = car.hull.linearVelocity.length, [bool(wheel.tiles) for wheel in car.wheels]
+        self._is_lost = not (all if self._is_lost else any)(on_road) or speed < SLOW
+        self._seen_s = info["t_s"] if self.rescuer.is_road_in_sight() else self._seen_s
+        if not self._is_lost:
+            return own
+        if speed < SLOW or info["t_s"] - self._seen_s < SEEN_S:
+            return rescue
+        return rule("gas" if speed < CIRCLING else "left" if car.hull.angularVelocity > 0 else "right")
 
 
 def ppo_rescued() -> Rescued:

@@ -11,6 +11,7 @@ from nacdrive.drivers.predictive import INERTIA, SURE, Predictive, predict
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.carracing.env import make_carracing
 from nacdrive.envs.carracing.fast_renderer import FastCarRacing
+from nacdrive.envs.start import bad_start
 from nacdrive.rollout.drive import Drive
 from tests.helpers.nightly import daily
 
@@ -99,6 +100,30 @@ def test_ppo_rescued_is_ppo_on_the_road_and_predictive_off_it() -> None:
         > 0.2
         > episode(1_000_002, driver="ppo", **beside).progress
     )
+
+
+def test_ppo_rescued_says_nothing_that_no_camera_shows() -> None:
+    rescued = "nacdrive.drivers.predictive:ppo_rescued"
+    wrong_way = {"max_frames": 4, "start_heading": 180.0, "start_speed": 30.0}
+    its, ppos = (episode(1_000_000, driver=one, **wrong_way).action for one in (rescued, "ppo"))
+    np.testing.assert_array_equal(its.logits, ppos.logits)
+    far_out = {"start_offset": 30.0, "start_heading": 90.0, "start_speed": 15.0}
+    with Drive(driver=rescued, options={"renderer": "fast", "max_frames": 60, **far_out}).open(1_000_000) as opened:
+        assert {tick.action.choice for tick in opened} == {2}, "once it turns to the left it goes on so"
+
+
+def test_a_road_is_in_sight_where_the_picture_shows_one() -> None:
+    env, driver, right = make_carracing(renderer="fast"), Predictive(), []
+    for seed in range(60):
+        frame, _ = env.reset(seed=1_000_000 + seed % 5, options=bad_start(np.random.default_rng(seed), 60.0))
+        for _ in range(15):  # it begins with the whole track in the picture
+            frame, *_ = env.step(0)
+        driver.reset(env)
+        pixels = frame[:82].astype(int)
+        grey = (np.ptp(pixels, axis=2) < 12) & (abs(pixels.mean(axis=2) - 107) < 22)
+        right.append(driver.is_road_in_sight() == (grey.sum() > 30))  # the car has some, too
+    env.close()
+    assert np.mean(right) > 0.9
 
 
 def test_its_scores_name_the_action_that_it_takes() -> None:
