@@ -32,23 +32,16 @@ def costs(cells: Sequence[Cell], finished: Iterable[str], known: Iterable[Result
     A training costs epochs x sequences of what an epoch of a sequence cost in the measured cell with the most of them
     (short ones are mostly start), plus its test and drive.
     """
-    measured: dict[tuple[str, str], list[Result]] = {}
-    for row in known:
-        if row["model"] != REFERENCES:
-            measured.setdefault((row["task"], row["model"]), []).append(row)
-    done = set(finished)
-    groups: dict[tuple[str, str], list[Cell]] = {}
-    for cell in cells:
-        if cell.model != REFERENCES:
-            groups.setdefault((cell.task, cell.model), []).append(cell)
+    known, done = list(known), set(finished)
     result = []
-    for (task, model), group in groups.items():
-        rows = measured.get((task, model), [])
+    for kind in dict.fromkeys((cell.task, cell.model) for cell in cells if cell.model != REFERENCES):
+        group = [cell for cell in cells if (cell.task, cell.model) == kind]
+        rows = [row for row in known if (row["task"], row["model"]) == kind]
         missing = [cell for cell in group if cell.key not in done]
         each = [estimate(cell, rows) for cell in missing]
         seconds = None if None in each else sum(value for value in each if value is not None)
         peak = max((row["peak_mib"] for row in rows if row.get("peak_mib")), default=None)
-        result.append(Cost(task, model, len(group), len(group) - len(missing), seconds, peak))
+        result.append(Cost(*kind, len(group), len(group) - len(missing), seconds, peak))
     return result
 
 
