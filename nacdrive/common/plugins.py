@@ -187,9 +187,7 @@ class Registry(Generic[T]):
 
 def _origin(part: object) -> object:
     """What stays the same when a class or function is defined a second time."""
-    if hasattr(part, "__qualname__"):
-        return part.__module__, part.__qualname__
-    return part
+    return (part.__module__, part.__qualname__) if hasattr(part, "__qualname__") else part
 
 
 def _reason(error: BaseException) -> str:

@@ -195,8 +195,7 @@ def save_sb3(path: Path, model: PPO, policy: Path, agent: Agent) -> None:
     """Write ``model`` with the exported ``policy`` as its actor, so that the zip acts as what is shipped does."""
     net, about = load_policy(policy)
     tensors = model.policy.state_dict()
-    for name, value in net.state_dict().items():
-        tensors[sb3_name(name)] = value
+    tensors |= {sb3_name(name): value for name, value in net.state_dict().items()}
     model.policy.load_state_dict(tensors)
     model.num_timesteps = about["decisions"]
     setattr(model, ABOUT, agent.about())

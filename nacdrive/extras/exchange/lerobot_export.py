@@ -267,10 +267,8 @@ class DataWriter:
             if name in CAMERAS.values():
                 continue
             column = table.column(name).combine_chunks()
-            if is_list(column.type):
-                statistics[name] = number_stats(column.flatten().to_numpy().reshape(len(table), -1))
-            else:
-                statistics[name] = number_stats(column.to_numpy(zero_copy_only=False))
+            values = column.flatten() if is_list(column.type) else column
+            statistics[name] = number_stats(values.to_numpy(zero_copy_only=False).reshape(len(table), -1))
         return statistics
 
 
