@@ -143,8 +143,7 @@ def evaluate(
     rows = [done[job] for job in jobs if job.who == "policy"]
     expert_rows = [done[job] for job in jobs if job.who == "expert"]
     named = {"tracks": by_track(rows, drive)} if any(tracks) else {}
-    returns = [row["episode_return"] for row in rows]
-    return Evaluation(returns, numbers(rows, expert_rows) | named, rows, expert_rows)
+    return Evaluation([row["episode_return"] for row in rows], numbers(rows, expert_rows) | named, rows, expert_rows)
 
 
 @named_extras()

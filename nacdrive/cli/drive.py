@@ -266,8 +266,7 @@ def drive_episodes(
                 results.append(result)
                 if page is not None:
                     following = f"Track {seed + 1} begins in {BETWEEN_TRACKS_S:g} s." if endless else ""
-                    known = known_score(config, expert, seed)
-                    page.result(end_card(vars(result), tick.events[-1], known, following))
+                    page.result(end_card(vars(result), tick.events[-1], known_score(config, expert, seed), following))
                 if endless:
                     time.sleep(BETWEEN_TRACKS_S)
             except KeyboardInterrupt:

@@ -77,8 +77,7 @@ def run(config: EvalConfig) -> dict[str, Any]:
         if config.watch:
             what: dict[str, Any] = {"choices": loaded.actions}
             what |= {"circuit": policy.circuit()} if policy is not None else {}
-            title = f"{driver.name} on {env.title}"
-            show.page = open_page(stack, config.host, config.page_port, title, **what)
+            show.page = open_page(stack, config.host, config.page_port, f"{driver.name} on {env.title}", **what)
             listeners.append(show.page.publish)
         out = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
         metrics = evaluate(

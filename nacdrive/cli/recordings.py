@@ -162,8 +162,7 @@ def export(config: ExportConfig) -> None:
             from nacdrive.envs.gym_spec import gym_spec_of
             from nacdrive.extras.exchange.minari_export import dataset_id, export_minari
 
-            gym = gym_spec_of(Recording.open(config.data).meta)
-            result = export_minari(config.data, config.out, gym=gym, **how)
+            result = export_minari(config.data, config.out, gym=gym_spec_of(Recording.open(config.data).meta), **how)
             what = f"Minari data set {dataset_id(config.out)} of {result.episodes} episodes, {result.frames} steps"
         elif config.to == "donkeycar":
             from nacdrive.extras.exchange.tub import export_tub

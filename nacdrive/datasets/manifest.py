@@ -284,8 +284,7 @@ def _own_files(folder: Path) -> list[Path]:
         return []
     manifest, listed = _read_manifest(folder)
     listed += unlisted_episodes(folder, manifest["source"], listed)
-    episodes = [info.path for info in listed]
     aside = (folder / SET_ASIDE).iterdir() if (folder / SET_ASIDE).is_dir() else ()
-    own = [path for path in (*episodes, *aside) if EPISODE_NAME.fullmatch(path.name)]
+    own = [path for path in (*(info.path for info in listed), *aside) if EPISODE_NAME.fullmatch(path.name)]
     own += [folder / CARD] if is_own_card(folder / CARD) else []
     return [*own, *own_partials(folder), folder / MANIFEST]

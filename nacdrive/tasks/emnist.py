@@ -63,8 +63,7 @@ class EMNIST(Classification):
         kept = evenly(range(len(mnist.train_images) + len(mnist.test_images)), size.max_samples)
         images = np.concatenate([mnist.train_images, mnist.test_images])[kept]
         labels = np.concatenate([mnist.train_labels, mnist.test_labels])[kept]
-        rows = self.samples("row", images, labels)
-        return stratified_folds(self.name, rows, labels, count, seed)
+        return stratified_folds(self.name, self.samples("row", images, labels), labels, count, seed)
 
     def samples(self, part: str, images: Any, labels: Any) -> list[Sample]:
         """One sample per image: ``x`` [T, 3] or, for the paper, [256, 2]; ``t`` [T] in pixels scanned."""

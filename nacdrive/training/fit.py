@@ -104,8 +104,7 @@ def fit(
     Goes on from the checkpoint of this round in ``folder``, if there is one. Every step depends on the checkpoint, the
     data and the config alone. A loss that is not finite is a ``UserError``; the last checkpoint is kept.
     """
-    fitting = Fitting(network, task, train, valid, config, folder, round_, torch.device(device))
-    return fitting.run(on_step)
+    return Fitting(network, task, train, valid, config, folder, round_, torch.device(device)).run(on_step)
 
 
 @dataclass(eq=False)

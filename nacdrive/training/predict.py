@@ -60,5 +60,4 @@ class TrainedSeries:
             raise UserError(
                 f"{self.path} was trained on {wanted} channels, these data have {there}: give another --model."
             )
-        task = load_task(self.network.config.task)
-        return outputs(self.network, task, samples, device=self.device)
+        return outputs(self.network, load_task(self.network.config.task), samples, device=self.device)

@@ -54,8 +54,7 @@ def draw_curve(log: Path, target: Path, env: str = "CarRacing-v3") -> None:
         axes.axhline(900, color="#444444", linewidth=0.8, linestyle=":")
         axes.annotate("900: solved", (0, 900), xytext=(2, 4), textcoords="offset points", fontsize=8)
         axes.set_ylim(-50, 1000)
-    minutes = lines[-1]["seconds"] / 60
-    axes.set_title(f"PPO on {env}, {minutes:.0f} minutes", fontsize=11)
+    axes.set_title(f"PPO on {env}, {lines[-1]['seconds'] / 60:.0f} minutes", fontsize=11)
     axes.grid(alpha=0.25)
     axes.legend(loc="lower right", fontsize=8, frameon=False)
     save(figure, target, dpi=120)

@@ -220,8 +220,7 @@ def worst(folder: Path, index: int, caption: str, film: str, policy: AnyPolicy |
     if policy is not None:
         ticks, spec = recorded_ticks(episode), spec_of_source(episode.source)
         step = int(np.searchsorted(episode.t_s, at_s))
-        names = spec.actions if spec is not None else ()
-        measured = why_of(policy, policy.meter(), ticks, step, names)
+        measured = why_of(policy, policy.meter(), ticks, step, spec.actions if spec is not None else ())
         why = f" {escape(measured['sentence'])}{bars(measured)}"
     return (
         drive_map(episode, at_s, f"Map of the drive: {caption}")

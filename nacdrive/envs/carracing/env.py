@@ -128,8 +128,7 @@ class CarRacingEnv(DrivingEnv):
         self.step_s = repeat / FPS
         self.metadata = {**self.metadata, "render_fps": 1 / self.step_s}
         self.action_space: spaces.Space[Any] = self.world.action_space
-        channels = 1 if seen == "grey" else 3
-        self.observation_space = spaces.Box(0, 255, (96, 96, channels), np.uint8)
+        self.observation_space = spaces.Box(0, 255, (96, 96, 1 if seen == "grey" else 3), np.uint8)
         self.frame = 0
         self._picture: Frame | None = None
 

@@ -73,8 +73,7 @@ def geometry(quads: Quads) -> core.Geom:
 
 def geometries(quads: Quads, parts: NDArray[np.int64]) -> list[core.Geom]:
     """``geometry`` of every part of ``quads``, by the number of the part of each, [n], 0, 0, .. 1, .. in turn."""
-    vertices = vertices_of(quads)
-    corners = vertices.ravel()
+    corners = vertices_of(quads).ravel()
     # One sort of numbers in place of one of structures, which takes several times as long.
     words = corners.view(np.uint64).reshape(len(corners), -1)
     hashed = (words * MIXERS).sum(axis=1, dtype=np.uint64)

@@ -227,8 +227,7 @@ class Brush:
             self.beside("asphalt", sign, np.setdiff1d(rows, painted_rows), inner, inner + line, asphalt)
             self.beside("asphalt", sign, rows, inner + line, half, asphalt)
         if kerbed:
-            marks = stripes(rows, self.appearance)
-            self.beside("plain", sign, rows, half, half + KERB_M, marks, heights=(0.0, 0.05))
+            self.beside("plain", sign, rows, half, half + KERB_M, stripes(rows, self.appearance), heights=(0.0, 0.05))
         self.shoulder(sign, rows, half + KERB_M * kerbed)
 
     def shoulder(self, sign: int, rows: Rows, inner: float) -> None:

@@ -50,8 +50,7 @@ class ArenaCard(Card, Audience):
 
     def show_ranking(self, seed: int, ranked: Entries, totals: Entries = (), following: str = "") -> None:
         """Show who was best, until the next track begins."""
-        ranking = {"seed": seed, "ranking": list(ranked), "totals": list(totals), "following": following}
-        self.page.set(ranking=ranking)
+        self.page.set(ranking={"seed": seed, "ranking": list(ranked), "totals": list(totals), "following": following})
 
     def _command(self, value: Any) -> Callable[[], None] | None:
         camera = camera_of(value)

@@ -234,8 +234,7 @@ def drive_tracks(config: ArenaConfig, track: Arena, card: ArenaCard | None, kept
     count, shown = len(courses), card is not None
     audience: list[Audience] = [kept, *([card] if card is not None else [])]
     for episode, (seed, name) in enumerate(courses):
-        realtime = shown and not config.fast
-        rows = track.drive(episode, seed, name, audience=audience, realtime=realtime, together=shown)
+        rows = track.drive(episode, seed, name, audience=audience, realtime=shown and not config.fast, together=shown)
         kept.add(rows)
         ranked, sums = ranking(rows), totals(kept.tracks)
         print(f"track {seed}{f' ({name})' if name else ''}:\n{track_table(ranked)}", flush=True)

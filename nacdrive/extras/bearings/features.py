@@ -174,8 +174,7 @@ def features(bearing: Bearing, options: FeatureOptions = FeatureOptions()) -> Fe
     if values is None:
         values = compute(bearing, options)
         kept.write(values)
-    starts = np.arange(values.shape[1]) * options.step
-    window_s = starts / bearing.rate_hz
+    window_s = np.arange(values.shape[1]) * options.step / bearing.rate_hz
     return FeatureTable(bearing.name, bearing.condition, values, bearing.snapshot_s, window_s, bearing.temperature_c)
 
 

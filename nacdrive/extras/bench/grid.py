@@ -63,8 +63,7 @@ def plan(config: TableConfig, *, claim: bool = True) -> Grid:
         result_folder(folder, overwrite=config.overwrite, resume=config.resume)
         made_up = folder / "made-up" if config.budget == "smoke" else None
     tasks = dict.fromkeys([*groups, *(task for tested in groups.values() for task in tested)])
-    data_dirs = find_data_dirs(tasks, config.data, made_up)
-    grid = grid_of(config, groups, data_dirs)
+    grid = grid_of(config, groups, find_data_dirs(tasks, config.data, made_up))
     if claim:
         check_resumable(folder, config, FREE_TO_CHANGE, grid.learnt)
     return grid

@@ -60,8 +60,7 @@ def one_table(config: TableConfig, hours: float = math.inf) -> tuple[int, list[d
     kept = f"finished cells are kept in {grid.folder}, those under way in their checkpoints"
     with resumable(lambda: kept), progress_bar() as progress:
         board = Board(progress, len(grid.cells))
-        until = time.monotonic() + 3600 * hours
-        results = compute(grid, config, board.under_way, board.done, until=until)
+        results = compute(grid, config, board.under_way, board.done, until=time.monotonic() + 3600 * hours)
     command = run_record(config)["command"]
     entries = write_tables(grid.folder, list(results.values()), config, command)
     print(markdown(entries, config, command))

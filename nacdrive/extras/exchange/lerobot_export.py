@@ -279,8 +279,7 @@ def checked_frames(episode: Episode, camera: str, frames: list[bytes], shape: tu
         frame = f"frame {index} ({camera}) of the episode of seed {episode.seed}"
         after = ", and a LeRobot data set has frames of one size: export its parts apart."
         with quoted(f"{frame} has ", after, ValueError):
-            whole = image_header(data) == (*shape, "RGB")
-            checked.append(data if whole else as_rgb(data, shape))
+            checked.append(data if image_header(data) == (*shape, "RGB") else as_rgb(data, shape))
     return checked
 
 

@@ -87,8 +87,7 @@ def predict_activities(
     model: TrainedSeries, place: Path
 ) -> tuple[list[Prediction], dict[str, tuple[Tensor, Tensor, Tensor]]]:
     """Activities in a PAR file: one answer per recording, and times [N], answers [N] and labels [N] of its readings."""
-    recordings = read_par(place)
-    samples = PAR().cut(recordings)
+    samples = PAR().cut(read_par(place))
     predicted = joined(samples, [y.argmax(dim=-1) for y in model.predict(samples)])
     times, truth = field_of(samples, "t"), field_of(samples, "target")
     answers = []

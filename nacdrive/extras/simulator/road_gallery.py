@@ -35,8 +35,7 @@ def gallery(seeds: Sequence[int], columns: int = 4, **road: Any) -> Picture:
         view, _ = env.place(best_place(env.track, seed))
         cells.append(cell(env.track, view))
     env.close()
-    blank = np.full_like(cells[0], 255)
-    cells += [blank] * (-len(cells) % columns)
+    cells += [np.full_like(cells[0], 255)] * (-len(cells) % columns)
     rows = [np.concatenate(cells[k : k + columns], axis=1) for k in range(0, len(cells), columns)]
     return np.concatenate(rows)
 

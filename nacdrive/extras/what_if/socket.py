@@ -104,8 +104,7 @@ def serve_questions(environ: dict[str, Any], runs: Runs, is_closed: Callable[[],
     socket, session = accept(environ, LARGEST_QUESTION), Session(runs)
     if 0 in runs:
         runs[0][1].begin()
-    sender = Thread(target=send_all, args=(socket, session), name="nacdrive-answers", daemon=True)
-    sender.start()
+    Thread(target=send_all, args=(socket, session), name="nacdrive-answers", daemon=True).start()
     # The browser may go, with or without a word.
     with closing(session), suppress(ConnectionClosed, OSError):
         while not is_closed() and not session.is_overrun:

@@ -32,8 +32,7 @@ class Vision(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        layers = convolutions(STACK, (16, 8, 4), (32, 4, 2), (32, 3, 1, 1))
-        self.convolutions = nn.Sequential(*layers, nn.Flatten())
+        self.convolutions = nn.Sequential(*convolutions(STACK, (16, 8, 4), (32, 4, 2), (32, 3, 1, 1)), nn.Flatten())
         side = ((SIDE - 8) // 4 + 1 - 4) // 2 + 1
         self.dense = nn.Sequential(nn.Linear(32 * side * side, FEATURES), nn.ReLU())
 
