@@ -54,8 +54,7 @@ def run(config: DoctorConfig) -> tuple[int, list[Check]]:
             table.add_row(f"[{colour}]{word}[/]", check.name, escape(check.detail))
             checks.append(check)
     Console().print(table)
-    broken = [check.name for check in checks if check.essential and not check.works]
-    if broken:
+    if broken := [check.name for check in checks if check.essential and not check.works]:
         print(UserError(f"does not work: {', '.join(broken)}. Each line above says how to mend it."))
         return 1, checks
     print("Ready: nacdrive demo")

@@ -103,8 +103,7 @@ def predict_classes(config: PredictConfig, model: TrainedSeries, out: Path) -> o
         )
     write_text(out / "classes.csv", csv_text(header, rows))
     Console().print(class_table(answers[: config.rows or 20], config.task))
-    known = [a.right for a in answers if a.right is not None]
-    if known:
+    if known := [a.right for a in answers if a.right is not None]:
         print(f"right: {100 * sum(known) / len(known):.1f} % on average over {len(known)}")
     return answers
 

@@ -74,8 +74,7 @@ def parts_of(folder: Path) -> list[Path]:
     if not (folder / ARENA).is_file():
         return [folder]
     parts = [folder / str(one["drives"]) for one in read_json(folder / ARENA)["contestants"]]
-    gone = next((part for part in parts if not part.is_dir()), None)
-    if gone is not None:
+    if (gone := next((part for part in parts if not part.is_dir()), None)) is not None:
         raise UserError(f"{gone} is not there, which {folder / ARENA} names: bring it back, or drive again.")
     return parts
 

@@ -159,8 +159,7 @@ class Registry(Generic[T]):
                 f"the {self.kind} name '{name}' is claimed by {' and by '.join(owners)}: "
                 "uninstall one of them or ask its author for another name."
             )
-        known = self._builtin.get(name, self._registered.get(name))
-        if known is not None:
+        if (known := self._builtin.get(name, self._registered.get(name))) is not None:
             return cast(T, load_object(known) if isinstance(known, str) else known)
         if entries:
             with quoted(f"{self.kind} '{name}' of the package {owners[0]} does not load: ", "", UserError):

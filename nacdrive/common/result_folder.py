@@ -178,15 +178,13 @@ def partial_target(path: Path) -> Path | None:
 
 def note_own(path: Path) -> None:
     """Note that nacdrive makes ``path``, in the marker of the result folder that it lies in, if it lies in one."""
-    folder = _result_around(path)
-    if folder is not None:
+    if (folder := _result_around(path)) is not None:
         _note(folder, path.relative_to(folder).as_posix())
 
 
 def drop_replaced(path: Path) -> None:
     """Delete what the result around ``path`` replaces, for now the new one has a file."""
-    folder = _result_around(path)
-    if folder is not None and (folder / REPLACED).is_dir():
+    if (folder := _result_around(path)) is not None and (folder / REPLACED).is_dir():
         _discard(folder / REPLACED)
 
 
@@ -273,8 +271,7 @@ def refuse_special_place(path: Path) -> None:
 
 def refuse_foreign(folder: Path) -> None:
     """Raise unless all that ``folder`` holds is nacdrive's own."""
-    foreign = next(_foreign(folder, folder, own_names(folder)), None)
-    if foreign is not None:
+    if (foreign := next(_foreign(folder, folder, own_names(folder)), None)) is not None:
         raise UserError(
             f"{foreign} was not made by nacdrive, so --overwrite leaves {folder} as it is: "
             "move it away, or give another --out."

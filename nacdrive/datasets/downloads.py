@@ -172,8 +172,7 @@ def fetch_file(file: RemoteFile, folder: Path, bar: Callable[[str], Any]) -> Pat
         )
     problems = []
     for url in file.urls:
-        problem = download(url, file, folder, bar)
-        if problem is None:
+        if (problem := download(url, file, folder, bar)) is None:
             return target
         problems.append(problem)
     raise UserError(f"{file.name} could not be fetched: {'; '.join(problems)}.")

@@ -59,8 +59,7 @@ def load_mnist(folder: Path) -> Mnist:
     whole gzip file, or has another checksum than MNIST.
     """
     files = {part: part_file(folder, part) for part in MD5}
-    missing = [f"{part}-idx{idx_rank(part)}-ubyte" for part, path in files.items() if path is None]
-    if missing:
+    if missing := [f"{part}-idx{idx_rank(part)}-ubyte" for part, path in files.items() if path is None]:
         raise UserError(
             f"{folder} lacks {', '.join(missing)} (.gz or unpacked): 'nacdrive data fetch mnist' gets them, "
             "or name the folder that holds them."

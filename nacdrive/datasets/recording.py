@@ -253,8 +253,7 @@ def read_listed(info: EpisodeInfo) -> Episode:
     """The episode of a listed file; ``NotAnEpisodeError`` if that is missing, truncated, altered or no episode: half a
     sentence says which.
     """
-    why = size_problem(info)
-    if why is not None:
+    if (why := size_problem(info)) is not None:
         raise NotAnEpisodeError(why)
     data = info.path.read_bytes()
     if hashlib.sha256(data).hexdigest() != info.sha256:

@@ -213,8 +213,7 @@ def read_log(folder: Path | str) -> UdacityLog:
     missing: list[str] = []
     stamped = all(stamp_of(row.images[0]) for row in raw)
     for row, numbers in zip(raw, disambiguate(raw), strict=True):
-        absent = [name for name in row.images if name not in there]
-        if absent:
+        if absent := [name for name in row.images if name not in there]:
             missing += absent
         else:
             rows.append(make_row(row, numbers, there, stamped))

@@ -156,8 +156,7 @@ class Effects:
         changes, decides = self.changes(), self.decides()
         does = f"It {self.verb(base)}."
         order = self.order()
-        deciding = next((i for i in order if decides[i]), None)
-        if deciding is not None:
+        if (deciding := next((i for i in order if decides[i]), None)) is not None:
             part, move = self.parts[deciding], self.movement(deciding, names)
             does_so, *how = self.verb(muted[deciding]).split(" ")
             would = " ".join([does_so.removesuffix("s"), *how])

@@ -131,8 +131,7 @@ class RecurrentRolloutBuffer(RolloutBuffer):
         t = np.concatenate([self.history.t, self.t])
         begins = self._begins()
         for number in range(count):
-            chosen = [segments[i] for i in order[share == number]]
-            if chosen:
+            if chosen := [segments[i] for i in order[share == number]]:
                 yield self._samples(chosen, observations, t, begins)
 
     def _samples(

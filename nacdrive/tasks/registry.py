@@ -59,8 +59,7 @@ def load_task(task: str, protocol: ProtocolName = "sequence") -> Task:
     kind = TASKS.load(name)
     if not (isinstance(kind, type) and issubclass(kind, Task)):
         raise UserError(f"'{name}' is no task: derive the class from nacdrive.tasks.Task.")
-    unfinished = sorted(getattr(kind, "__abstractmethods__", ()))
-    if unfinished:
+    if unfinished := sorted(getattr(kind, "__abstractmethods__", ())):
         raise UserError(f"the task '{name}' lacks {', '.join(unfinished)}: see nacdrive.tasks.Task.")
     made = kind("paper" if protocol == "scripts" else protocol)
     # A file of a model must tell where its task comes from.

@@ -81,8 +81,7 @@ def paving(track: Track, appearance: Appearance, rng: np.random.Generator) -> tu
 def lay_stains(root: NodePath, track: Track, extras: Extras) -> None:
     """Patches and stains on the road, dark or light."""
     for name, light in (("dark stains", 0.0), ("light stains", 0.85)):
-        patches = [patch(track, *oval) for oval, dark in extras.stains if dark == (light == 0.0)]
-        if patches:
+        if patches := [patch(track, *oval) for oval, dark in extras.stains if dark == (light == 0.0)]:
             group = tiled(root, name, Quads.joined(patches))
             group.set_color(light, light, light, 0.42)
             group.set_transparency(TransparencyAttrib.M_alpha)

@@ -328,8 +328,7 @@ def open_folder(layout: Layout, name: str, condition: str, paths: list[Path]) ->
 
 def warn_of_gaps(layout: Layout, folder: Path, numbers: list[int]) -> None:
     """Name the files (the first five) that are absent between a bearing's first and last."""
-    absent = sorted(set(range(1, numbers[-1])) - set(numbers))
-    if absent:
+    if absent := sorted(set(range(1, numbers[-1])) - set(numbers)):
         shown = shortlist([layout.file_format.format(number) for number in absent])
         warnings.warn(f"{folder} lacks {shown}: the bearing is read without.", stacklevel=4)
 
@@ -381,8 +380,7 @@ def recordings_of(paths: Iterable[Path]) -> dict[tuple[str, str], list[Path]]:
     """Files named such as ``B500.mat`` by (bearing type, load), healthy first."""
     groups: dict[tuple[str, str], dict[int, Path]] = defaultdict(dict)
     for path in paths:
-        match = HUST_FILE.fullmatch(path.name)
-        if match:
+        if match := HUST_FILE.fullmatch(path.name):
             order = next(i for i, fault in enumerate(FAULTS) if sorted(match[1].upper()) == sorted(fault))
             groups[f"620{match[2]}", LOADS[match[3]]][order] = path
     return {key: [files[order] for order in sorted(files)] for key, files in groups.items()}

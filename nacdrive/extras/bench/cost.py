@@ -50,8 +50,7 @@ def estimate(cell: Cell, rows: Sequence[Result]) -> float | None:
     rows = [row for row in rows if row["record"]["config"].get("protocol") == cell.protocol] or rows
     if not rows:
         return None
-    same = [row for row in rows if row["record"]["config"]["size"] == plain(cell.size)]
-    if same:
+    if same := [row for row in rows if row["record"]["config"]["size"] == plain(cell.size)]:
         return float(median(row["wall_s"] * busy(row) for row in same))
     row = max(rows, key=lambda row: row["epochs"] * row["train_sequences"])
     epochs = fit_config(load_task(cell.task, cell.protocol), cell).epochs
@@ -88,8 +87,7 @@ def text(expected: Sequence[Cost], workers: int) -> str:
     missing = sum(cost.cells - cost.done for cost in expected)
     hours = f"{known:.1f} core-hours, {known / workers:.1f} hours with {workers} workers"
     lines.append(f"{missing} cells to compute: {hours}")
-    unknown = sum(cost.cells - cost.done for cost in expected if cost.seconds is None)
-    if unknown:
+    if unknown := sum(cost.cells - cost.done for cost in expected if cost.seconds is None):
         lines.append(
             f"and {unknown} cells of layers that no result tells of: 'nacdrive bench table' (smoke) measures every "
             "layer in minutes; give its folder with --costs."

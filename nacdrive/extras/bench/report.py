@@ -323,8 +323,7 @@ def curves_figure(section: Section, folders: Sequence[Path]) -> Figure | None:
     for row in section.rows:
         for folder in folders:
             rows = read_rows(cell_folder(folder, row["key"]) / "metrics.jsonl")
-            losses = [line["valid_loss"] for line in rows if isinstance(line.get("valid_loss"), float)]
-            if losses:
+            if losses := [line["valid_loss"] for line in rows if isinstance(line.get("valid_loss"), float)]:
                 by_model.setdefault(row["model"], []).append(losses)
     if not by_model:
         return None

@@ -177,8 +177,7 @@ def facts(recording: Recording, summary: Summary, license: str | None) -> str:
         "Licence": license or "none named: without one, nobody but its maker may use it",
         "Checksum": f"`sha256:{content_checksum(recording.episodes)}` (see below)",
     }
-    dropped = meta["dropped"]
-    if dropped:
+    if dropped := meta["dropped"]:
         seeds = ", ".join(str(row["seed"]) for row in dropped[:SHOWN])
         rows["Dropped"] = f"{len(dropped)} episodes whose return was too low, seeds {seeds}"
     lines = "\n".join(f"| {name} | {cell(value)} |" for name, value in rows.items())
@@ -207,13 +206,11 @@ def actions_table(summary: Summary) -> str:
     """What was driven, in numbers."""
     rows = []
     for name in ("steering", "throttle", "brake", "expert_steering", "speed_mps", "reward"):
-        statistics = summary.range_of(name)
-        if statistics is not None:
+        if (statistics := summary.range_of(name)) is not None:
             title = "label of steering" if name == "expert_steering" else f"`{name}`"
             rows.append(f"| {title} | " + " | ".join(f"{value:.4g}" for value in statistics) + " |")
     table = "| | least | most | mean | standard deviation |\n|---|---:|---:|---:|---:|\n" + "\n".join(rows)
-    chosen = {choice: count for choice, count in sorted(summary.choices.items()) if choice >= 0}
-    if chosen:
+    if chosen := {choice: count for choice, count in sorted(summary.choices.items()) if choice >= 0}:
         shares = ", ".join(f"{choice}: {count / summary.frames:.1%}" for choice, count in chosen.items())
         table += f"\n\nDriven choices: {shares}."
     return table

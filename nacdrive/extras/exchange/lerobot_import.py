@@ -353,8 +353,7 @@ def build_episode(
     if data_set.header is not None:
         there = columns.keys() | {data_set.cameras[camera] for camera in frames}
         wanted = [STATE, *PLAIN.values(), *(OPTIONAL[name] for name in row.ours["columns"] if name in OPTIONAL)]
-        missing = [name for name in wanted if name not in there]
-        if missing:
+        if missing := [name for name in wanted if name not in there]:
             raise ValueError(f"lacks {', '.join(missing)}")
     own = row.ours
     given = unknown_columns(row.length) | driven

@@ -263,8 +263,7 @@ class Reader:
         ours = parse_object(text[()])
         wanted = (*INFOS, *(name for name in OPTIONAL if name in ours["columns"]))
         infos = dict.fromkeys(OPTIONAL) | {name: self.info(group, name, N) for name in wanted}
-        missing = [name for name in wanted if infos[name] is None]
-        if missing:
+        if missing := [name for name in wanted if infos[name] is None]:
             raise ValueError(f"infos lack {', '.join(missing)}")
         more = {"driver": str(ours["driver"]), "episode_return": float(ours["return"]), "meta": dict(ours["meta"])}
         return {**infos, **more, "reward": self.numbers(group, "rewards", N)}

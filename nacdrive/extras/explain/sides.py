@@ -73,8 +73,7 @@ def report(gates: Sequence[Separation], shown: int = 8) -> str:
         rows.append(
             f"{one.head + 1:>4}  {one.name:<8} {one.left:6.3f}   {one.straight:6.3f}   {one.right:6.3f}  {one.auc:5.2f}"
         )
-    omega = next((one for one in gates if one.name == "omega"), None)
-    if omega is not None:
+    if (omega := next((one for one in gates if one.name == "omega"), None)) is not None:
         strong, some = omega.strength >= 0.8, omega.strength >= 0.4
         verdict = "separates" if strong else "partly separates" if some else "does not separate"
         rows.append(

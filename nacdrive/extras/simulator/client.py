@@ -149,8 +149,7 @@ class UdacityClient:
 
     def _send(self, text: str) -> None:
         """Send, or lose what is to be sent: without a connection the simulator only writes to its log."""
-        link = self._link
-        if link is not None:
+        if (link := self._link) is not None:
             try:
                 link.send(text)
             except OSError:
