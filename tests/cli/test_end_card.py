@@ -41,7 +41,7 @@ def test_a_drive_knows_the_shipped_experts_score_on_the_tracks_that_it_was_measu
 @pytest.mark.parametrize(
     ("model", "options", "name"),
     [
-        ("nac_steady.pt", {}, "predictive"),
+        ("nac_steady.pt", {}, "nacdrive.drivers.predictive:ppo_rescued"),
         ("nac_exact.pt", {}, "ppo"),
         ("nac_steady_continuous.pt", {}, "nacdrive.drivers.racing_line:with_margin"),
         ("nac_steady_continuous.pt", {"expert": "continuous"}, "continuous"),
