@@ -24,6 +24,7 @@ DRIVERS: Registry[Any] = Registry(
     {
         "constant": "nacdrive.drivers.constant:Constant",
         "geometric": "nacdrive.drivers.pure_pursuit:PurePursuit",
+        "ppo-rescued": "nacdrive.drivers.predictive:ppo_rescued",
         "predictive": "nacdrive.drivers.predictive:Predictive",
         "racing-line": "nacdrive.drivers.racing_line:RacingLine",
     },
@@ -94,8 +95,8 @@ def expert_file(path_or_name: str | Path) -> Path:
 def load_expert(path_or_name: str | Path = "ppo", *, device: str = "cpu", discrete_only: bool = True) -> Driver:
     """An expert: ``ppo`` or ``continuous`` (the shipped ones of CarRacing), ``geometric`` (pure pursuit on the known
     track), ``racing-line`` (the same with steering and pedals, CarRacing alone), ``predictive`` (along that line with
-    five actions), the file of an exported PPO policy, or any driver that ``load_driver`` knows; ``UserError`` for any
-    other.
+    five actions), ``ppo-rescued`` (``ppo``, and that one where it is lost), the file of an exported PPO policy, or any
+    driver that ``load_driver`` knows; ``UserError`` for any other.
 
     With ``discrete_only`` a driver of CarRacing with continuous actions is refused: pupils choose among five.
     """

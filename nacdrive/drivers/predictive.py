@@ -227,7 +227,7 @@ class Rescued(DriverWrapper):
 
 
 def ppo_rescued() -> Rescued:
-    """For ``--expert nacdrive.drivers.predictive:ppo_rescued``: ``ppo`` has never been shown the way back."""
+    """The expert of that name: ``ppo`` has never been shown the way back."""
     from nacdrive.drivers import load_expert
 
     return Rescued(load_expert("ppo"))

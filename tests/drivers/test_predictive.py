@@ -91,25 +91,24 @@ def test_a_car_that_stands_on_the_road_gets_gas_whichever_way_it_faces() -> None
 
 def test_ppo_rescued_is_ppo_on_the_road_and_predictive_off_it() -> None:
     usual, beside = {"max_frames": 200}, {"max_frames": 500, "start_offset": 14.0, "start_heading": -90.0}
-    rescued = "nacdrive.drivers.predictive:ppo_rescued"
-    assert episode(1_000_000, driver=rescued, **usual).episode_return == (
+    assert episode(1_000_000, driver="ppo-rescued", **usual).episode_return == (
         episode(1_000_000, driver="ppo", **usual).episode_return
     )
     assert (
-        episode(1_000_002, driver=rescued, **beside).progress
+        episode(1_000_002, driver="ppo-rescued", **beside).progress
         > 0.2
         > episode(1_000_002, driver="ppo", **beside).progress
     )
 
 
 def test_ppo_rescued_says_nothing_that_no_camera_shows() -> None:
-    rescued = "nacdrive.drivers.predictive:ppo_rescued"
     wrong_way = {"max_frames": 4, "start_heading": 180.0, "start_speed": 30.0}
-    its, ppos = (episode(1_000_000, driver=one, **wrong_way).action for one in (rescued, "ppo"))
+    its, ppos = (episode(1_000_000, driver=one, **wrong_way).action for one in ("ppo-rescued", "ppo"))
     np.testing.assert_array_equal(its.logits, ppos.logits)
-    far_out = {"start_offset": 30.0, "start_heading": 90.0, "start_speed": 15.0}
-    with Drive(driver=rescued, options={"renderer": "fast", "max_frames": 60, **far_out}).open(1_000_000) as opened:
-        assert {tick.action.choice for tick in opened} == {2}, "once it turns to the left it goes on so"
+    for side, choice in ((1, 2), (-1, 1)):
+        far_out = {"start_offset": 30.0 * side, "start_heading": 90.0 * side, "start_speed": 15.0, "max_frames": 60}
+        with Drive(driver="ppo-rescued", options={"renderer": "fast", **far_out}).open(1_000_000) as opened:
+            assert {tick.action.choice for tick in opened} == {choice}, "as it turns once, it goes on until it sees one"
 
 
 def test_a_road_is_in_sight_where_the_picture_shows_one() -> None:

@@ -61,8 +61,8 @@ class ArenaConfig(
     """Policies: files (also .onnx of 'nacdrive export'), or names of shipped ones. If nobody is named: nac_steady.pt
     against the environment's expert."""
     drivers: tuple[str, ...] = ()
-    """Experts and drivers of your own: ppo, continuous, geometric, racing-line, predictive, an exported PPO policy,
-    my_module:MyDriver."""
+    """Experts and drivers of your own: ppo, continuous, geometric, racing-line, predictive, ppo-rescued, an exported
+    PPO policy, my_module:MyDriver."""
     person: bool = False
     """Somebody at the page drives too; needs --allow-control. CarRacing's lap may then take 60 s, if no --max-frames is
     given."""
