@@ -105,10 +105,21 @@ def test_ppo_rescued_says_nothing_that_no_camera_shows() -> None:
     wrong_way = {"max_frames": 4, "start_heading": 180.0, "start_speed": 30.0}
     its, ppos = (episode(1_000_000, driver=one, **wrong_way).action for one in ("ppo-rescued", "ppo"))
     np.testing.assert_array_equal(its.logits, ppos.logits)
-    for side, choice in ((1, 2), (-1, 1)):
-        far_out = {"start_offset": 30.0 * side, "start_heading": 90.0 * side, "start_speed": 15.0, "max_frames": 60}
-        with Drive(driver="ppo-rescued", options={"renderer": "fast", **far_out}).open(1_000_000) as opened:
-            assert {tick.action.choice for tick in opened} == {choice}, "as it turns once, it goes on until it sees one"
+
+
+@pytest.mark.parametrize(
+    ("offset", "heading", "is_back"), [(55.0, 1.57, True), (-55.0, -1.57, True), (90.0, 0.0, False)]
+)
+def test_where_no_road_is_in_sight_ppo_rescued_circles_until_one_is(
+    offset: float, heading: float, is_back: bool
+) -> None:
+    with Drive(driver="ppo-rescued", options={"renderer": "fast", "max_frames": 400}).open(1_000_000) as opened:
+        opened.start = {"offset": offset, "heading": heading, "speed": 15.0}
+        ticks = list(opened)
+    assert (ticks[-1].progress > 0.1) == is_back
+    if not is_back:  # too far out
+        assert {tick.action.choice for tick in ticks[30:]} == {2, 3}, "to one side, and gas"
+        assert all(15 < tick.speed_mps < 25 for tick in ticks[30:])
 
 
 def test_a_road_is_in_sight_where_the_picture_shows_one() -> None:
