@@ -111,7 +111,7 @@ def test_ppo_rescued_says_nothing_that_no_camera_shows() -> None:
     ("offset", "heading", "is_back"), [(55.0, 1.57, True), (-55.0, -1.57, True), (90.0, 0.0, False)]
 )
 def test_where_no_road_is_in_sight_ppo_rescued_circles_until_one_is(
-    offset: float, heading: float, is_back: bool
+    offset: float, heading: float, is_back: int
 ) -> None:
     with Drive(driver="ppo-rescued", options={"renderer": "fast", "max_frames": 400}).open(1_000_000) as opened:
         opened.start = {"offset": offset, "heading": heading, "speed": 15.0}
