@@ -42,12 +42,12 @@ LED = range(3_999_020, 3_999_028)
 """Tracks on which a car is led off the road."""
 WON = 0.05
 """Share of the lap from which on a car has left the place where it stood."""
-LED_S, BRAKED_S, FREE_S = 5.0, 6.2, 9.0
+LED_AT_S, BRAKED_AT_S, FREE_AT_S = 5.0, 6.2, 9.0
 """When the wheel is held to one side, when the brake, and when the driver has the car again."""
 
 
 def led_off(driver: Driver, steering: float) -> Override:
-    return Override(driver, (LED_S, None), (BRAKED_S, Action(steering, 0.0, 0.0)), (FREE_S, BRAKE))
+    return Override(driver, (LED_AT_S, None), (BRAKED_AT_S, Action(steering, 0.0, 0.0)), (FREE_AT_S, BRAKE))
 
 
 def to_the_right(driver: Driver) -> Override:
@@ -84,7 +84,7 @@ def drive_all(who: dict[str, Drive], validation: bool, out: Path) -> None:
                 free = 0.0
                 with mine.open(seed) as opened:
                     for last in opened:
-                        free = float(last.progress or 0) if mine.around and last.t_s < FREE_S else free
+                        free = float(last.progress or 0) if mine.around and last.t_s < FREE_AT_S else free
                 row = {
                     "who": name, "sha256": checksum, "camera": camera, "seed": seed,
                     "return": round(last.episode_return, 2), "progress": round(float(last.progress or 0) - free, 4),

@@ -199,8 +199,9 @@ def predict(car: Any, sequences: NDArray[np.int64], steps: int) -> Cars:
 
 class Rescued(DriverWrapper):
     """Another driver of CarRacing's five actions, and ``Predictive`` where all wheels have left the road or the car
-    hardly moves, until all are back and it drives. What no camera shows cannot be learnt: which way round the lap goes
-    is left to the driver, and where no road has been in sight lately it circles, as it turns already, until one is.
+    hardly moves, until all are back and it drives. What no camera shows cannot be learnt: a car that drives the
+    road the wrong way is left to the driver, and where no road has been in sight lately (at the start one has) it
+    circles, as it turns already, until one is.
     """
 
     def __init__(self, driver: Driver) -> None:

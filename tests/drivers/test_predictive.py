@@ -101,7 +101,7 @@ def test_ppo_rescued_is_ppo_on_the_road_and_predictive_off_it() -> None:
     )
 
 
-def test_ppo_rescued_says_nothing_that_no_camera_shows() -> None:
+def test_ppo_rescued_leaves_a_car_that_drives_the_wrong_way_to_ppo() -> None:
     wrong_way = {"max_frames": 4, "start_heading": 180.0, "start_speed": 30.0}
     its, ppos = (episode(1_000_000, driver=one, **wrong_way).action for one in ("ppo-rescued", "ppo"))
     np.testing.assert_array_equal(its.logits, ppos.logits)
@@ -111,7 +111,7 @@ def test_ppo_rescued_says_nothing_that_no_camera_shows() -> None:
     ("offset", "heading", "is_back"), [(55.0, 1.57, True), (-55.0, -1.57, True), (90.0, 0.0, False)]
 )
 def test_where_no_road_is_in_sight_ppo_rescued_circles_until_one_is(
-    offset: float, heading: float, is_back: int
+    offset: float, heading: float, is_back: bool
 ) -> None:
     with Drive(driver="ppo-rescued", options={"renderer": "fast", "max_frames": 400}).open(1_000_000) as opened:
         opened.start = {"offset": offset, "heading": heading, "speed": 15.0}
