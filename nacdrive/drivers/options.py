@@ -85,7 +85,7 @@ class PupilOptions(Options):
     has the wheel; halved with each further round."""
     bad_starts: Share = 0.0
     """carracing, udacity-track: share of the drives of DAgger that begin beside the road or turned any way, half of
-    them at rest; of train, half of them are led off the road on their way. So the way back is learnt."""
+    them at rest; of train in carracing, half are led off on their way. So the way back is learnt."""
 
 
 class SpeedOption(Options):

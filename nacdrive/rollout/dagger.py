@@ -23,7 +23,7 @@ from nacdrive.drivers.tick import Tick
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.registry import EnvSpec
 from nacdrive.envs.seeds import POLICY_RECORDING
-from nacdrive.envs.start import bad_start
+from nacdrive.envs.start import BESIDE_M, bad_start
 from nacdrive.models import Policy, PolicyConfig, load_policy
 from nacdrive.rollout.drive import Drive, LoadedDrive, OpenDrive, action_repeat
 from nacdrive.rollout.recorder import EpisodeBuffer, expert_action
@@ -179,7 +179,8 @@ class MixtureWorker:
             if is_bad:
                 side, led_at_s = Action(float(chosen.choice((-1.0, 1.0))), 0.0, 0.0), chosen.uniform(*LED_AT_S)
                 led_until_s = led_at_s + chosen.uniform(*LED_S)
-                if chosen.integers(2):
+                # Where a drive ends a little beside the road, one that is led off it ends there.
+                if chosen.integers(2) or loaded.spec.lost_m == BESIDE_M:
                     opened.start, led_at_s, led_until_s = bad_start(chosen, loaded.spec.lost_m), 0.0, 0.0
                 free_s = led_until_s + chosen.uniform(0, BRAKED_S)
                 opened.driver = Override(whole, (led_at_s, None), (led_until_s, side), (free_s, BRAKE))
