@@ -13,8 +13,9 @@ BRAKE = Action(0.0, 0.0, 1.0)
 
 
 class Override(DriverWrapper):
-    """Each of ``actions`` until its time, in seconds of the episode, then the driver; None is the driver, too. It is
-    asked all the same: one with a memory comes to know how it got where it is, and what it looks like to stand.
+    """Each of ``actions`` until its time, in seconds of the episode, in the place of what the driver decides; None, and
+    after the last one, is what it decides itself. It is asked all the same: one with a memory comes to know how it got
+    where it is, and what it looks like to stand.
     """
 
     def __init__(self, driver: Driver | DriverLike, *actions: tuple[float, Action | None]) -> None:

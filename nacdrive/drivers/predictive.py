@@ -40,8 +40,8 @@ PARAMETERS = RacingLineParameters(
     ahead=6.777, ahead_s=0.0701, lead_s=0.0528, reaction_s=0.0914,
 )  # fmt: skip
 """Slower than steering by degrees allows; these and the weights are searched for on tracks that are learnt from."""
-SIGHT, SEEN_S = ((-10, 40), (-34, 34)), 1.0
-"""Where the middle of a road is in the picture, ahead of the car and to its left, and for how long it is remembered."""
+BEHIND, AHEAD_SEEN, ASIDE, SEEN_S = 10.0, 40.0, 34.0, 1.0
+"""How far from the car the line of a road that is in the picture can lie, and for how long that is remembered."""
 CIRCLING = 20.0
 """Speed at which a road is looked for where none is in sight."""
 SURE = 5.0
@@ -111,15 +111,13 @@ class Predictive(RacingLine):
         return to_action(int(best.argmin()), np.asarray(best.min() - best, np.float32))
 
     def is_road_in_sight(self) -> bool:
-        hull, (ahead, aside) = self.world.car.hull, SIGHT
-        x, y, cos, sin = (
-            self._x - hull.position.x,
-            self._y - hull.position.y,
-            math.cos(hull.angle),
-            math.sin(hull.angle),
-        )
-        forward, left = y * cos - x * sin, -x * cos - y * sin
-        return bool(((forward > ahead[0]) & (forward < ahead[1]) & (left > aside[0]) & (left < aside[1])).any())
+        """Whether the picture shows a road, wherever on the lap."""
+        hull = self.world.car.hull
+        east, north = self._x - hull.position.x, self._y - hull.position.y
+        # The car points along its own +y axis.
+        ahead = north * math.cos(hull.angle) - east * math.sin(hull.angle)
+        aside = north * math.sin(hull.angle) + east * math.cos(hull.angle)
+        return bool(((ahead > -BEHIND) & (ahead < AHEAD_SEEN) & (abs(aside) < ASIDE)).any())
 
     def _cost(self, cars: Cars) -> NDArray[np.float64]:
         """What is wrong with where each of N sequences ends, [N]; less is better."""
