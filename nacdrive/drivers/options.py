@@ -91,7 +91,7 @@ class PupilOptions(Options):
 class SpeedOption(Options):
     """Who drives."""
 
-    speed: Annotated[float | None, Interval(ge=0.01, le=30)] = None
+    speed: Annotated[float | None, Interval(ge=0.01, le=60)] = None
     """udacity, udacity-track: speed that is kept for those who steer alone (20), in miles per hour; slower in bends."""
 
 

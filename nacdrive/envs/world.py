@@ -13,7 +13,7 @@ from nacdrive.envs.camera_noise import CameraNoise, check_rate
 from nacdrive.envs.registry import BOTH, CARRACING, ENVIRONMENTS, UDACITY, UDACITY_TRACK, EnvSpec, env_spec
 from nacdrive.envs.seeds import POLICY_RECORDING, refuse_test_road
 from nacdrive.envs.start import MIDDLE, LapRule, Start
-from nacdrive.envs.udacity_track.options import RoadOptions, check_track, is_random, road_seed
+from nacdrive.envs.udacity_track.options import USUAL_TOP_SPEED_MPH, RoadOptions, check_track, is_random, road_seed
 
 
 class RoadOption(Options):
@@ -138,6 +138,10 @@ def check_world(spec: EnvSpec, config: Options, but: tuple[str, ...] = ()) -> No
             raise unknown_name("track", track, known)
         check_track(track, known)
     road.check(track)
+    speed, top_speed = getattr(config, "speed", None) or 0.0, road.car_top_speed or USUAL_TOP_SPEED_MPH
+    if speed > top_speed:
+        more = f"on udacity-track --car-top-speed {speed:g} lets it go faster"
+        raise UserError(f"--speed {speed:g}: the car does {top_speed:g} miles per hour at most; {more}.")
 
 
 OPTIONAL = CARRACING.options | UDACITY_TRACK.options | UDACITY.options

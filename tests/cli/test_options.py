@@ -118,6 +118,15 @@ def test_the_same_words_disturb_the_camera_in_every_verb(verb: str) -> None:
     assert (noise.noise, noise.blackout, noise.delay_steps, noise.brightness) == (0.1, 0.2, 3, 0.5)
 
 
+def test_a_speed_is_at_most_the_cars_own() -> None:
+    faster = parse(EvalConfig, "eval", ["--env", "udacity-track", "--speed", "40", "--car-top-speed", "40"])
+    assert faster.speed == 40.0
+    for env, top_speed in (("udacity-track", "35"), ("udacity-track", None), ("udacity", None)):
+        line = ["--env", env, "--speed", "40", *(["--car-top-speed", top_speed] if top_speed else [])]
+        with pytest.raises(UserError, match=f"does {top_speed or 30} miles per hour at most; .*--car-top-speed 40"):
+            parse(DriveConfig, "drive", line)
+
+
 WITH_OPTIONS = [config for config in VERBS.values() if config is not ExpertTrainConfig]
 
 

@@ -17,6 +17,7 @@ from panda3d.core import NodePath, Point3, TransformState, Vec3
 from nacdrive.common.units import MPH_PER_MPS
 from nacdrive.envs.udacity_track.blocks import CAR as PARKED
 from nacdrive.envs.udacity_track.meshes import Quads, geometry
+from nacdrive.envs.udacity_track.options import USUAL_TOP_SPEED_MPH
 from nacdrive.envs.udacity_track.road import surface
 from nacdrive.envs.udacity_track.terrain import terrain_of
 from nacdrive.envs.udacity_track.track import Array, Track
@@ -32,7 +33,7 @@ TORQUE_GROWS = 0.02
 BRAKE_TORQUE = 20_000.0
 REVERSE_TORQUE = 150.0
 """Nm at each of the four wheels."""
-TOP_SPEED = 30.0 / MPH_PER_MPS
+TOP_SPEED = USUAL_TOP_SPEED_MPH / MPH_PER_MPS
 SLOW = 5.0 / MPH_PER_MPS
 """Speed below which the brake pedal reverses."""
 DOWNFORCE = 100.0
@@ -57,7 +58,8 @@ WHEELS = [(x * TRACK_WIDTH / 2, y * WHEELBASE / 2) for y in (1, -1) for x in (-1
 class Car:
     """One car in one Bullet world."""
 
-    def __init__(self, track: Track) -> None:
+    def __init__(self, track: Track, top_speed_mps: float = TOP_SPEED) -> None:
+        self.top_speed_mps = top_speed_mps
         self.ground = bullet.BulletRigidBodyNode("ground")
         self.ground.add_shape(ground(track))
         self.ground.set_friction(0.8)
@@ -179,8 +181,8 @@ class Car:
         self._help_steering()
         self._drive(max(0.0, throttle), max(0.0, -throttle))
         velocity = self.body.get_linear_velocity()
-        if velocity.length() > TOP_SPEED:
-            self.body.set_linear_velocity(velocity * (TOP_SPEED / velocity.length()))
+        if velocity.length() > self.top_speed_mps:
+            self.body.set_linear_velocity(velocity * (self.top_speed_mps / velocity.length()))
         self.body.apply_central_force(-self.up * DOWNFORCE * self.speed)
         # No sub-steps of Bullet's own: exactly one step, whatever the rounding of its clock.
         self.world.do_physics(STEP_S, 0)

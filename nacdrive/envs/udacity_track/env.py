@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from nacdrive.common.camera_mount import HEIGHT, SCENE, WIDTH
 from nacdrive.common.errors import UserError, check_known, unknown_name
+from nacdrive.common.units import MPH_PER_MPS
 from nacdrive.envs.base import DrivingEnv, Frame
 from nacdrive.envs.seeds import POLICY_RECORDING
 from nacdrive.envs.start import MIDDLE, Start
@@ -19,7 +20,15 @@ from nacdrive.envs.udacity_track.appearance import Appearance, at_elevation, ran
 from nacdrive.envs.udacity_track.cameras import CAMERAS, Cameras
 from nacdrive.envs.udacity_track.car import STEP_S, Car
 from nacdrive.envs.udacity_track.extras import draw_extras
-from nacdrive.envs.udacity_track.options import RANDOM, ROAD_OPTIONS, RoadOptions, check_track, is_random, road_seed
+from nacdrive.envs.udacity_track.options import (
+    RANDOM,
+    ROAD_OPTIONS,
+    USUAL_TOP_SPEED_MPH,
+    RoadOptions,
+    check_track,
+    is_random,
+    road_seed,
+)
 from nacdrive.envs.udacity_track.random_road import draw_road
 from nacdrive.envs.udacity_track.scene import build_hood, build_scene
 from nacdrive.envs.udacity_track.track import TRACKS, Array, Track, TrackPosition, load_track
@@ -148,7 +157,8 @@ class UdacityTrackEnv(DrivingEnv):
         self.metadata = {"render_modes": modes, "render_fps": 1 / self.step_s}
         self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.observation_space = spaces.Box(0, 255, (HEIGHT, WIDTH, 3), np.uint8)
-        self.car = Car(self.track)
+        top_speed = self.road.car_top_speed or USUAL_TOP_SPEED_MPH
+        self.car = Car(self.track, top_speed / MPH_PER_MPS)
         self.track_position = TrackPosition(self.track)
         self.mount = self.road.camera_mount or SCENE
         self.cameras = Cameras(cameras, self.mount)
@@ -169,7 +179,8 @@ class UdacityTrackEnv(DrivingEnv):
             # Whoever gives no seeds is training; roads that policies are judged on are not for that.
             own = int(self.np_random.integers(POLICY_RECORDING.start, POLICY_RECORDING.stop)) if seed is None else seed
             if (track := self._draw(own)) is not self.track:
-                self.track, self.car, self.track_position = track, Car(track), TrackPosition(track)
+                self.track, self.track_position = track, TrackPosition(track)
+                self.car = Car(track, self.car.top_speed_mps)
         place = {"s": float(self.np_random.uniform(0, self.track.length)), **self.start, **(options or {})}
         self._furnish(place["s"])
         self.steps = 0

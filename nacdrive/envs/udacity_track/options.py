@@ -13,6 +13,8 @@ from nacdrive.common.options import LARGEST, Options, Share, flag
 RANDOM = "random"
 """A track of its own for every episode; ``random:SEED`` is one of them."""
 MOST_CARS, MOST_PATCHES, MOST_SLOW = 60, 400, 30
+USUAL_TOP_SPEED_MPH = 30.0
+"""The simulator's own."""
 
 
 class RoadOptions(Options):
@@ -32,6 +34,8 @@ class RoadOptions(Options):
     """udacity-track: how many cars stand at the edges of the road, half on the asphalt."""
     slow_cars: Annotated[int | None, Interval(ge=0, le=MOST_SLOW)] = None
     """udacity-track: how many cars drive in the right lane at 3 to 6 m/s, to be passed."""
+    car_top_speed: Annotated[float | None, Interval(ge=30, le=60)] = None
+    """udacity-track: what the car does at most, in miles per hour; 30 if not given, as the simulator's."""
     camera_mount: Literal["scene", "straight"] | None = None
     """udacity-track: scene (if not given): the cameras look to the right by 0.7 degrees and are rolled by 1.2, as the
     simulator's; straight: without that, for policies that were trained so."""

@@ -42,6 +42,18 @@ def test_reaches_thirty_miles_an_hour_and_no_more(car: Car) -> None:
     assert 4.5 < (speeds[99] - speeds[49]) / MPH_PER_MPS < 5.7
 
 
+def test_a_faster_car_is_the_same_one_below_thirty_miles_an_hour() -> None:
+    usual, faster = placed(Car(load_track("lake"))), placed(Car(load_track("lake"), 40 / MPH_PER_MPS))
+    speeds = []
+    for _ in range(250):
+        usual.step(0, 1)
+        faster.step(0, 1)
+        speeds.append(faster.speed * MPH_PER_MPS)
+        if speeds[-1] < 29.5:
+            assert faster.speed == usual.speed
+    assert 40 <= max(speeds) < 40.5
+
+
 def test_brakes_to_a_stop_then_reverses(car: Car) -> None:
     placed(car, speed=13.0)
     start, steps = car.position, 0
