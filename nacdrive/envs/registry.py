@@ -270,6 +270,7 @@ UDACITY_TRACK = EnvSpec(
     repeat=4,
     speed_mph=20.0,
     steering_noise=1.0,
+    lost_m=6.5,
     totals=frozenset({"laps", "clean_laps", "interventions", "off_road_events", "collisions"}),
     image_format="jpeg",
     options=SEEDED.union(

@@ -180,7 +180,7 @@ class MixtureWorker:
                 side, led_at_s = Action(float(chosen.choice((-1.0, 1.0))), 0.0, 0.0), chosen.uniform(*LED_AT_S)
                 led_until_s = led_at_s + chosen.uniform(*LED_S)
                 # Where a drive ends a little beside the road, one that is led off it ends there.
-                if chosen.integers(2) or loaded.spec.lost_m == BESIDE_M:
+                if chosen.integers(2) or loaded.spec.lost_m <= BESIDE_M:
                     opened.start, led_at_s, led_until_s = bad_start(chosen, loaded.spec.lost_m), 0.0, 0.0
                 free_s = led_until_s + chosen.uniform(0, BRAKED_S)
                 opened.driver = Override(whole, (led_at_s, None), (led_until_s, side), (free_s, BRAKE))

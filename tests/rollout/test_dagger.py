@@ -123,6 +123,13 @@ def test_a_share_of_the_drives_begins_badly_and_has_the_time_to_come_back() -> N
     assert 0 < sum(good) < len(good)
 
 
+def test_a_bad_start_on_the_tracks_lies_within_what_a_drive_may_leave_the_road_by() -> None:
+    for seed in range(3_500_000, 3_500_006):
+        usual, bad = (together(0.0, 100, "udacity-track", bad_starts=share, seed=seed)[0] for share in (0.0, 1.0))
+        # Beyond 4 m beside the road a drive ends at its first decision.
+        assert len(usual) > 2 and len(bad) > 2 and bad.x_m[0] != usual.x_m[0]
+
+
 def test_half_of_those_are_led_off_the_road_on_their_way() -> None:
     seen = [together(0.0, 600, bad_starts=1.0, seed=seed)[0] for seed in range(3_500_000, 3_500_008)]
     led = [one for one in seen if one.choice[0] == 0]
