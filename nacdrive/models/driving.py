@@ -43,12 +43,11 @@ class Upright(nn.Module):
             turned = [camera_mount.upright(frame.numpy(), self.first, self.last) for frame in frames]
             return torch.stack([torch.from_numpy(one) for one in turned])
         x = frames.flatten(1, 2).to(self.right.dtype)
-        four = [x[:, self.corner + step] for step in (0, 1, camera_mount.WIDTH, camera_mount.WIDTH + 1)]
-        above = four[0] * (1 - self.right) + four[1] * self.right
-        under = four[2] * (1 - self.right) + four[3] * self.right
-        y = (above * (1 - self.below) + under * self.below).view(
-            len(frames), self.last - self.first, camera_mount.WIDTH, 3
-        )
+        four = [x.index_select(1, self.corner + step) for step in (0, 1, camera_mount.WIDTH, camera_mount.WIDTH + 1)]
+        # Places by one axis, factors of one shape: half of the time in ONNX Runtime.
+        right, below = self.right.expand(-1, 3), self.below.expand(-1, 3)
+        above, under = four[0] + (four[1] - four[0]) * right, four[2] + (four[3] - four[2]) * right
+        y = (above + (under - above) * below).view(len(frames), self.last - self.first, camera_mount.WIDTH, 3)
         # Of bytes all of this is exact in float32: 32nds times 32nds.
         return (y + 0.5).floor().to(torch.uint8) if frames.dtype == torch.uint8 else y
 
