@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
 from nacdrive.drivers.base import Driver, DriverWrapper, Needs
-from nacdrive.drivers.racing_line import LOST_SPEED, RacingLine, RacingLineParameters
+from nacdrive.drivers.racing_line import LOST_SPEED, SEEN_S, RacingLine, RacingLineParameters
 from nacdrive.envs.base import Frame, Info
 from nacdrive.envs.carracing.env import ACTIONS, BRAKE, STEERING, THROTTLE, to_action
 from nacdrive.envs.carracing.lazy import FPS
@@ -40,8 +40,6 @@ PARAMETERS = RacingLineParameters(
     ahead=6.777, ahead_s=0.0701, lead_s=0.0528, reaction_s=0.0914,
 )  # fmt: skip
 """Slower than steering by degrees allows; these and the weights are searched for on tracks that are learnt from."""
-BEHIND, AHEAD_SEEN, ASIDE, SEEN_S = 10.0, 40.0, 34.0, 1.0
-"""How far from the car the line of a road that is in the picture can lie, and for how long that is remembered."""
 CIRCLING = 20.0
 """Speed at which a road is looked for where none is in sight."""
 SURE = 5.0
@@ -109,15 +107,6 @@ class Predictive(RacingLine):
         cost = self._cost(predict(self.world.car, self.sequences, steps if steps > 0 else REPEAT))
         best = cost.reshape(len(ACTIONS), -1).min(axis=1)
         return to_action(int(best.argmin()), np.asarray(best.min() - best, np.float32))
-
-    def is_road_in_sight(self) -> bool:
-        """Whether the picture shows a road, wherever on the lap."""
-        hull = self.world.car.hull
-        east, north = self._x - hull.position.x, self._y - hull.position.y
-        # The car points along its own +y axis.
-        ahead = north * math.cos(hull.angle) - east * math.sin(hull.angle)
-        aside = north * math.sin(hull.angle) + east * math.cos(hull.angle)
-        return bool(((ahead > -BEHIND) & (ahead < AHEAD_SEEN) & (abs(aside) < ASIDE)).any())
 
     def _cost(self, cars: Cars) -> NDArray[np.float64]:
         """What is wrong with where each of N sequences ends, [N]; less is better."""

@@ -22,6 +22,12 @@ from nacdrive.envs.carracing.tyres import BRAKE_AT_LIMIT, FRICTION, GAS_AT_LIMIT
 
 LOST_SPEED = 15.0
 """Never faster while no wheel is on the road: with full lock and much gas the car would turn on the spot for good."""
+BEHIND, AHEAD_SEEN, ASIDE, SEEN_S = 10.0, 40.0, 34.0, 1.0
+"""How far from the car the line of a road that is in the picture can lie, and for how long that is remembered."""
+WRONG_WAY = -0.5
+"""Cosine of the angle between car and line below which a car on the road drives it the other way round."""
+CIRCLING = 0.5
+"""Steering with which a road is looked for where none is in sight."""
 PENALTY, ROUNDS = 0.001, 400
 """Of the solver of the racing line: its step, and how many."""
 
@@ -51,6 +57,9 @@ class RacingLineParameters:
     """Share of a wheel's friction that gas and turning together may use."""
     brake_gain: float = 0.119
     """Share of a wheel's friction that braking uses per unit of speed above the plan."""
+
+
+WITH_MARGIN = RacingLineParameters(grip=171.0, braking=136.0, top_speed=100.0)
 
 
 class RacingLine(Driver):
@@ -97,6 +106,15 @@ class RacingLine(Driver):
         steering = self._steering(hull, x, y, s, speed)
         gas, brake = self._pedals(speed, limit, abs(speed * float(hull.angularVelocity)))
         return Action(steering, gas, brake)
+
+    def is_road_in_sight(self) -> bool:
+        """Whether the picture shows a road, wherever on the lap."""
+        hull = self.world.car.hull
+        east, north = (self.line - hull.position).T
+        # The car points along its own +y axis.
+        ahead = north * math.cos(hull.angle) - east * math.sin(hull.angle)
+        aside = north * math.sin(hull.angle) + east * math.cos(hull.angle)
+        return bool(((ahead > -BEHIND) & (ahead < AHEAD_SEEN) & (abs(aside) < ASIDE)).any())
 
     def _locate(self, x: float, y: float) -> float:
         """Distance along the line of its point nearest to the car, which is followed from decision to decision."""
@@ -151,7 +169,38 @@ def with_margin() -> RacingLine:
     """Four fifths of the grip, for ``--expert nacdrive.drivers.racing_line:with_margin``: a teacher for those who see
     little or late, hardly slower where they see all; it taught the shipped ``nac_steady_continuous.pt``.
     """
-    return RacingLine(RacingLineParameters(grip=171.0, braking=136.0, top_speed=100.0))
+    return RacingLine(WITH_MARGIN)
+
+
+class AsSeen(RacingLine):
+    """``with_margin``, less what no camera shows, for ``--expert nacdrive.drivers.racing_line:AsSeen --bad-starts``: a
+    car that drives the road the wrong way is led on that way, and where no road has been in sight lately (at the start
+    one has) it circles, as it turns already, until one is.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(WITH_MARGIN)
+
+    def reset(self, env: Any) -> None:
+        super().reset(env)
+        self._ways = [(line, *speed_plan(line, self.parameters)) for line in (self.line, self.line[::-1])]
+        self._is_backwards, self._seen_s = False, 0.0
+
+    def act(self, frame: Frame | None = None, info: Info | None = None) -> Action:
+        hull, now_s = self.world.car.hull, 0.0 if info is None else float(info["t_s"])
+        line, at = self._ways[0][0], len(self.line) - 1 - self._at if self._is_backwards else self._at
+        along = line[(at + 1) % len(line)] - line[at - 1]
+        cosine = (along[1] * math.cos(hull.angle) - along[0] * math.sin(hull.angle)) / math.hypot(*along)
+        is_on_road = any(wheel.tiles for wheel in self.world.car.wheels)
+        self._is_backwards = is_on_road and bool(cosine < WRONG_WAY)
+        self.line, self.limits, self.curvature, self.along = self._ways[self._is_backwards]
+        self._at = len(line) - 1 - at if self._is_backwards else at
+        own = super().act(frame, info)
+        self._seen_s = now_s if self.is_road_in_sight() else self._seen_s
+        if now_s - self._seen_s < SEEN_S:
+            return own
+        gas, brake = self._pedals(float(hull.linearVelocity.length), LOST_SPEED, 0.0)
+        return Action(-math.copysign(CIRCLING, hull.angularVelocity), gas, brake)
 
 
 def racing_line(track: NDArray[np.float64], parameters: RacingLineParameters) -> NDArray[np.float64]:

@@ -43,6 +43,37 @@ def test_with_a_margin_a_lap_is_driven_at_ten_decisions_a_second(world: FastCarR
     assert lap(world, SEEDS[0], with_margin(), 5) > 900
 
 
+@pytest.mark.parametrize("speed", [0.0, 30.0])
+def test_as_seen_a_car_that_drives_the_wrong_way_is_led_on_that_way(speed: float) -> None:
+    options = {"renderer": "fast", "max_frames": 300, "start_heading": 180.0, "start_speed": speed}
+    for driver, turns in (("AsSeen", False), ("with_margin", True)):
+        with Drive(driver=f"nacdrive.drivers.racing_line:{driver}", options=options).open(SEEDS[0]) as opened:
+            ticks = list(opened)
+        # Tiles count either way round.
+        assert ticks[-1].progress > 0.15 and (ticks[0].action.steering == -1.0) == turns
+
+
+@pytest.mark.parametrize(("offset", "heading", "is_back"), [(55.0, 1.57, True), (90.0, 0.0, False)])
+def test_as_seen_where_no_road_is_in_sight_it_circles_until_one_is(
+    offset: float, heading: float, is_back: bool
+) -> None:
+    options = {"renderer": "fast", "max_frames": 400}
+    with Drive(driver="nacdrive.drivers.racing_line:AsSeen", options=options).open(SEEDS[0]) as opened:
+        opened.start = {"offset": offset, "heading": heading, "speed": 15.0}
+        ticks = list(opened)
+    assert (ticks[-1].progress > 0.1) == is_back
+    assert is_back or {abs(tick.action.steering) for tick in ticks[30:]} == {0.5}
+
+
+def test_as_seen_on_the_road_it_is_the_driver_with_a_margin() -> None:
+    first, second = (
+        Drive(driver=f"nacdrive.drivers.racing_line:{one}", options={"renderer": "fast", "max_frames": 200})
+        for one in ("AsSeen", "with_margin")
+    )
+    with first.open(SEEDS[1]) as its, second.open(SEEDS[1]) as others:
+        assert list(its)[-1].episode_return == list(others)[-1].episode_return
+
+
 def lap(world: FastCarRacing, seed: int, driver: RacingLine, repeat: int) -> float:
     """The return of a whole lap, with hardly a wheel on the grass."""
     world.reset(seed=seed)
