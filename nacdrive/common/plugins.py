@@ -112,7 +112,9 @@ def load_object(reference: str) -> Any:
             raise UserError(
                 f"no module '{missing}' for '{reference}': it is neither installed nor in the current folder {here}."
             ) from error
-        raise UserError(f"cannot import '{module_name}' for '{reference}': {_reason(error)}.") from error
+        said = str(error).strip().splitlines()
+        reason = f"{type(error).__name__}: {said[0].rstrip('.')}" if said else type(error).__name__
+        raise UserError(f"cannot import '{module_name}' for '{reference}': {reason}.") from error
     for part in attribute.split("."):
         with instead_of(AttributeError, f"module '{module_name}' has no '{attribute}', which '{reference}' asks for."):
             value = getattr(value, part)
@@ -187,8 +189,3 @@ class Registry(Generic[T]):
 def _origin(part: object) -> object:
     """What stays the same when a class or function is defined a second time."""
     return (part.__module__, part.__qualname__) if hasattr(part, "__qualname__") else part
-
-
-def _reason(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__

@@ -97,6 +97,5 @@ def axes_of(given: Any) -> tuple[float, float] | None:
     """Steering and pedal of a gamepad, -1 .. 1 each; None if they are none."""
     if not isinstance(given, list) or len(given) != 2:
         return None
-    if not all(type(value) in (int, float) and -1 <= value <= 1 for value in given):
-        return None
-    return float(given[0]), float(given[1])
+    fit = all(type(value) in (int, float) and -1 <= value <= 1 for value in given)
+    return (float(given[0]), float(given[1])) if fit else None

@@ -93,9 +93,7 @@ def unsuitable(row: Result) -> str | None:
         return "it has an answer for every step, so a step that is missing takes its own answer along"
     if protocol != "sequence":
         return f"under protocol {protocol} its layers are given no time"
-    if row["task"] in row["made_up"]:
-        return "its data were made up"
-    return None
+    return "its data were made up" if row["task"] in row["made_up"] else None
 
 
 def plan(config: RobustnessConfig) -> tuple[list[Job], dict[str, Result], list[str]]:

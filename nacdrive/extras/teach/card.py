@@ -306,9 +306,7 @@ def objection(outcome: Outcome) -> str:
     """Why a round is not taken over; '' where nothing speaks against it."""
     if outcome.gains[1] < -WORSE:
         return f"it would make the old laps worse ({shift(outcome.old)} as recorded)"
-    if outcome.gains[0] < -WORSE:
-        return f"it would agree with you less ({shift(outcome.agreement)})"
-    return ""
+    return f"it would agree with you less ({shift(outcome.agreement)})" if outcome.gains[0] < -WORSE else ""
 
 
 def weights_of(path: Path) -> dict[str, Any]:
