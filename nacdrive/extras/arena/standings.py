@@ -112,5 +112,4 @@ def difference_text(difference: Mapping[str, Any] | None) -> str:
     if interval is None:
         return f"{value:+.1f} (one track says nothing of others)"
     low, high = interval
-    spans = low <= 0 <= high
-    return f"{value:+.1f} ({low:+.1f} to {high:+.1f}){': no difference shown' if spans else ''}"
+    return f"{value:+.1f} ({low:+.1f} to {high:+.1f}){': no difference shown' if low <= 0 <= high else ''}"

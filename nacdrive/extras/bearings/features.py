@@ -235,6 +235,5 @@ def histogram_entropy(windows: Tensor, bins: int) -> Tensor:
     at_least = [(windows >= low + k * ((high - low) / bins)).sum(-1) for k in range(1, bins)]
     total = torch.full_like(low[:, 0], windows.shape[-1])
     above = torch.stack([total, *at_least, torch.zeros_like(total)], dim=-1)
-    share = -above.diff(dim=-1) / windows.shape[-1]
-    terms: Tensor = torch.special.entr(share)
+    terms: Tensor = torch.special.entr(-above.diff(dim=-1) / windows.shape[-1])
     return terms.sum(-1)

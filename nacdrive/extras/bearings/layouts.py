@@ -100,8 +100,7 @@ def snapshot_times(name: str, stamps: Sequence[float], numbers: Sequence[int], p
             stacklevel=2,
         )
     # Between believed stamps linearly, beyond them at the nominal rate.
-    offset = np.interp(nominal, nominal[kept], times[kept] - nominal[kept])
-    seconds: NDArray[np.float64] = nominal + offset
+    seconds: NDArray[np.float64] = nominal + np.interp(nominal, nominal[kept], times[kept] - nominal[kept])
     seconds -= seconds[0]
     return seconds
 
@@ -138,8 +137,7 @@ def temperatures(paths: Sequence[Path], stamps: NDArray[np.float64]) -> NDArray[
     if times[0] < stamps[0] - DAY_S / 2:
         times += DAY_S
     times = np.maximum.accumulate(times)
-    last = np.searchsorted(times, stamps, side="right") - 1
-    return np.asarray(rows[np.maximum(last, 0), 4], np.float32)
+    return np.asarray(rows[np.maximum(np.searchsorted(times, stamps, side="right") - 1, 0), 4], np.float32)
 
 
 def read_table(path: Path, columns: int, *, cut: bool = False) -> NDArray[np.float64]:
@@ -167,8 +165,7 @@ def read_table(path: Path, columns: int, *, cut: bool = False) -> NDArray[np.flo
 
 def line_error(path: Path, data: bytes, columns: int, header: int) -> UserError:
     """What is wrong with the first line that is not ``columns`` finite numbers."""
-    lines = data.splitlines()
-    for number, line in enumerate(lines[header:], start=1 + header):
+    for number, line in enumerate(data.splitlines()[header:], start=1 + header):
         row = fields(line)
         if line and len(row) != columns:
             return UserError(f"{path} line {number} has {len(row)} columns where {columns} belong: mend the file.")

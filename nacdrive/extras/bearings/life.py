@@ -60,8 +60,7 @@ def predict_lives(model: TrainedSeries, folder: Path, lives_s: Sequence[float] =
         error = WEAR_ERROR
     lives = {}
     for run in runs:
-        own = run.name if run.dataset == "pronostia" else None
-        prior, basis = prior_of(lives_s, learnt, own)
+        prior, basis = prior_of(lives_s, learnt, run.name if run.dataset == "pronostia" else None)
         lives[run.name] = BearingLife(
             curves[run.name], curves[run.name].remaining_life(prior, error), basis, len(learnt) or None
         )
@@ -140,8 +139,7 @@ def columns_of(bearing: BearingLife) -> tuple[NDArray[Any], ...]:
 
 def document(bearing: BearingLife) -> dict[str, Any]:
     """Of every snapshot what ``COLUMNS`` name after the bearing, and what a person reads of the last one."""
-    columns = zip(COLUMNS[1:], (column.tolist() for column in columns_of(bearing)), strict=True)
-    return dict(columns) | {
+    return dict(zip(COLUMNS[1:], (column.tolist() for column in columns_of(bearing)), strict=True)) | {
         "state": bearing.curve.state(-1),
         "look_again_s": float(bearing.look_again_s[-1]),
         "basis": f"{bearing.life.basis(-1)}; {bearing.basis}",

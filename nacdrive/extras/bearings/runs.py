@@ -84,11 +84,10 @@ class RunToFailure:
     def series(self) -> dict[str, Tensor]:
         """``x`` [N, 14], ``t`` [N] in seconds, ``target`` [N]: 0 while healthy, then linear to 1 at the end."""
         t_s = self.table.t_s
-        label = fpt_label(t_s, first_prediction_time(self.table))
         return {
             "x": torch.from_numpy(relative(self.table.features.mean(axis=1))),
             "t": torch.from_numpy(t_s).float(),
-            "target": torch.from_numpy(label),
+            "target": torch.from_numpy(fpt_label(t_s, first_prediction_time(self.table))),
         }
 
     def rows(self) -> tuple[Tensor, Tensor]:
@@ -201,12 +200,10 @@ def run_of(bearing: PublishedBearing) -> RunToFailure:
         minutes = bearing.t_s / MINUTE_S
     else:
         blocks = (left[0] - left).astype(int)
-        read = sorted(range(1, int(left[0]) + 1), key=str)
-        minutes = np.array(read[: blocks[-1] + 1], np.float64) - 1
-    count = np.bincount(blocks)
+        minutes = np.array(sorted(range(1, int(left[0]) + 1), key=str)[: blocks[-1] + 1], np.float64) - 1
     sums = np.stack([np.bincount(blocks, column) for column in bearing.features.T.astype(np.float64)], axis=1)
     order = np.argsort(minutes)
-    means = (sums / count[:, None])[order].astype(np.float32)
+    means = (sums / np.bincount(blocks)[:, None])[order].astype(np.float32)
     t_s = minutes[order] * MINUTE_S
     table = FeatureTable(bearing.name, "", means[:, None], t_s - t_s[0], np.zeros(1), None)
     return RunToFailure(bearing.dataset, table, bearing)

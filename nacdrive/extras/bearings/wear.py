@@ -80,8 +80,7 @@ def first_run(shown: NDArray[np.bool_], length: int) -> int | None:
 def fpt_label(t_s: ArrayLike, first_s: float) -> NDArray[np.float32]:
     """Label [N] that is 0 up to the first prediction time and then grows linearly to 1 at the last snapshot."""
     t = np.asarray(t_s, np.float64)
-    worn = max(t[-1] - first_s, MOMENT_S)
-    label: NDArray[np.float32] = np.clip((t - first_s) / worn, 0, 1).astype(np.float32)
+    label: NDArray[np.float32] = np.clip((t - first_s) / max(t[-1] - first_s, MOMENT_S), 0, 1).astype(np.float32)
     # A bearing that showed nothing before its end is worn at its end all the same.
     label[-1] = 1
     return label
@@ -100,8 +99,7 @@ def phm2012_accuracy(actual_s: ArrayLike, predicted_s: ArrayLike) -> Array:
     """Accuracy of each prediction of ``phm2012_score``, in the shape that both arguments broadcast to."""
     actual = np.asarray(actual_s, np.float64)
     error = 100 * (actual - np.asarray(predicted_s, np.float64)) / actual
-    exponent = np.where(error <= 0, -error / 5, error / 20)
-    return np.asarray(np.exp(np.log(0.5) * exponent))
+    return np.asarray(np.exp(np.log(0.5) * np.where(error <= 0, -error / 5, error / 20)))
 
 
 @dataclass(frozen=True)
@@ -221,8 +219,7 @@ class WearCurve:
         since, share = self.present_wear()
         edges, weights = posterior(prior, self.t_s[-1:], since[-1:], share[-1:], wear_error)
         middles = np.sqrt(edges[1:] * edges[:-1])
-        expected = weights[0] @ phm2012_accuracy(middles[:, None], middles[None, :])
-        return float(middles[expected.argmax()])
+        return float(middles[(weights[0] @ phm2012_accuracy(middles[:, None], middles[None, :])).argmax()])
 
 
 def posterior(

@@ -245,11 +245,9 @@ def drive_tracks(task: str, model: Path, drives: int, out: Path, device: str) ->
         options = {"laps": 1.0, "repeat": repeat}
         driven = Drive(env.name, model, options=options, speed_mph=env.speed_mph, device=device)
         metrics = evaluate(driven, range(drives), out, tracks=env.tracks[:1], workers=0, films=False)
-        numbers = metrics["tracks"][env.tracks[0]]
-        return {name: float(numbers[name]["mean"]) for name in KEPT}
+        return {name: float(metrics["tracks"][env.tracks[0]][name]["mean"]) for name in KEPT}
     renderer = {"renderer": "official"} if env.honours("renderer") else {}
-    expert = usual_expert(env, load_policy(model))
-    driven = Drive(env.name, model, expert=expert, options=renderer, device=device)
+    driven = Drive(env.name, model, expert=usual_expert(env, load_policy(model)), options=renderer, device=device)
     seeds = range(POLICY_TEST.start, POLICY_TEST.start + drives)
     metrics = evaluate(driven, seeds, out, workers=0, films=False, expert_folder=out.parent.parent / EXPERTS)
     share = metrics["expert_fraction"]

@@ -110,9 +110,8 @@ def describe(data_dirs: dict[str, Path]) -> list[str]:
 def tasks_by_training(config: TableConfig) -> dict[str, list[str]]:
     """The tasks that are asked for, by the task whose models are tested on them."""
     check_models(config.models)
-    tasks = list(config.tasks) or [t for t in PAPER_TASKS if load_task(t, config.protocol).metrics_of(t)]
     groups: dict[str, list[str]] = {}
-    for name in tasks:
+    for name in list(config.tasks) or [t for t in PAPER_TASKS if load_task(t, config.protocol).metrics_of(t)]:
         groups.setdefault(trained_on(name), []).append(name)
         task = load_task(name, config.protocol)
         if not task.metrics_of(name):

@@ -89,8 +89,7 @@ def change_text(change: Mapping[str, Any], digits: int) -> str:
 
 def verdict(part: Robustness, model: str) -> str:
     """Whether the trained layer is shown to use the time, from what it loses without it."""
-    change = part.change(model, HIDDEN)
-    low, high = change["interval95"] or (-math.inf, math.inf)
+    low, high = part.change(model, HIDDEN)["interval95"] or (-math.inf, math.inf)
     if low == high == 0:
         return "feels no time"
     return "uses time" if high < 0 else "better without" if low > 0 else NOT_SHOWN
@@ -146,8 +145,7 @@ def drop_figure(part: Robustness) -> Figure:
     axis = figure.add_subplot()
     for number, (model, scores) in enumerate(part.scores.items()):
         means = [fmean(scores[c.key].values()) for c in shares]
-        style = ("-", "--", ":")[number // 10 % 3]
-        axis.plot([c.percent for c in shares], means, style, label=model)
+        axis.plot([c.percent for c in shares], means, ("-", "--", ":")[number // 10 % 3], label=model)
     axis.set(xlabel="steps dropped (%)", ylabel=part.metric.title, title=part.task)
     axis.legend(fontsize=7, ncols=2)
     return figure

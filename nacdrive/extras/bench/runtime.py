@@ -113,8 +113,7 @@ def memory(device: str, reset: bool = False) -> float | None:
         return None
     if reset:
         Path("/proc/self/clear_refs").write_text("5")
-    field = "VmRSS:" if reset else "VmHWM:"
-    return 1024 * float(STATUS.read_text().split(field)[1].split()[0])
+    return 1024 * float(STATUS.read_text().split("VmRSS:" if reset else "VmHWM:")[1].split()[0])
 
 
 def markdown(rows: Sequence[Row], config: RuntimeConfig, command: str) -> str:

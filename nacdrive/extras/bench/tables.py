@@ -118,8 +118,7 @@ def printed_number(metric: Metric, task: str, model: str) -> str:
 def failures(entry: Entry) -> str:
     """How many folds failed, and how."""
     kinds = ", ".join(sorted(set(entry.failed)))
-    count = entry.done + len(entry.failed)
-    return f"{len(entry.failed)} of {count} trainings failed: {kinds}" if entry.failed else ""
+    return f"{len(entry.failed)} of {entry.done + len(entry.failed)} trainings failed: {kinds}" if entry.failed else ""
 
 
 def markdown(table_entries: Sequence[Entry], config: TableConfig, command: str) -> str:

@@ -137,11 +137,10 @@ def front_matter(recording: Recording, summary: Summary, license: str | None) ->
     if license is not None:
         known = license.lower() in HUB_LICENSES
         result |= {"license": license.lower()} if known else {"license": "other", "license_name": license.lower()}
-    size = next((name for limit, name in SIZES if summary.frames < limit), "100M<n<1B")
     result |= {
         "task_categories": ["robotics", "reinforcement-learning"],
         "tags": ["nacdrive", "autonomous-driving", "imitation-learning", tag_of(str(meta["source"]))],
-        "size_categories": [size],
+        "size_categories": [next((name for limit, name in SIZES if summary.frames < limit), "100M<n<1B")],
         "configs": [{"config_name": "default", "data_files": manifest.EPISODE_GLOB}],
         # The Hub passes this by; a script may read it.
         "nacdrive": {
@@ -224,10 +223,9 @@ def episodes_table(episodes: Sequence[EpisodeInfo]) -> str:
         for info in episodes[:SHOWN]
     ]  # fmt: skip
     header = ("file", "seed", "frames", "seconds", "return", "SHA-256 begins with")
-    more = f"\n\n... and {len(episodes) - SHOWN} more, in `recording.json`." if len(episodes) > SHOWN else ""
     return (
         "\n".join(markdown(header, rows, ["---", *["---:"] * 4, "---"]))
-        + more
+        + (f"\n\n... and {len(episodes) - SHOWN} more, in `recording.json`." if len(episodes) > SHOWN else "")
         + f"\n\nThe checksum above is that of all files: `LC_ALL=C sha256sum {manifest.EPISODE_GLOB} | sha256sum`. "
         "`nacdrive recordings check .` reads every file to its last pixel."
     )

@@ -388,12 +388,11 @@ def aggregate_feature(parts: Sequence[Stats]) -> Stats:
         return np.asarray((values * weights).sum(0))
 
     mean = weighted(stacked["mean"])
-    variance = weighted(stacked["std"] ** 2 + (stacked["mean"] - mean) ** 2)
     return {
         "min": stacked["min"].min(0),
         "max": stacked["max"].max(0),
         "mean": mean,
-        "std": np.sqrt(variance),
+        "std": np.sqrt(weighted(stacked["std"] ** 2 + (stacked["mean"] - mean) ** 2)),
         **{name: weighted(stacked[name]) for name in QUANTILES},
         "count": stacked["count"].sum(0),
     }

@@ -95,8 +95,7 @@ class Spaces:
     def action(self) -> dict[str, Any]:
         if self.choices:
             return {"type": "Discrete", "dtype": "int64", "start": 0, "n": self.choices}
-        low = [-1, 0, 0] if self.pedals == 2 else [-1, -1]
-        return box(np.array(low, np.float32), 1)
+        return box(np.array([-1, 0, 0] if self.pedals == 2 else [-1, -1], np.float32), 1)
 
     def actions_of(self, episode: Episode) -> NDArray[Any]:
         """What was driven, [frames] choices or [frames, 2 or 3] numbers, as members of the space."""

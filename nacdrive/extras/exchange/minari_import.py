@@ -192,8 +192,7 @@ class Reader:
     def rate(self) -> float:
         """Frames a second of the first episode of a stranger's data set, from its times."""
         group = self.group(self.file, "episode_0")
-        steps = self.column(group, "rewards").shape[0]
-        t_s = self.info(group, "t_s", steps)
+        t_s = self.info(group, "t_s", self.column(group, "rewards").shape[0])
         if t_s is None or len(t_s) < 2 or not np.median(np.diff(t_s)) > 0:
             raise UserError(f"{self.path} does not tell when its frames were taken: give --fps.")
         return round(1 / float(np.median(np.diff(t_s))), 3)
@@ -214,8 +213,7 @@ class Reader:
         return column
 
     def _member(self, parent: Any, name: str, kind: type) -> Any:
-        link = parent.get(name, getlink=True)
-        if not isinstance(link, self.h5py.HardLink):
+        if not isinstance(parent.get(name, getlink=True), self.h5py.HardLink):
             raise ValueError(f"'{name}' is missing or a link")
         member = parent[name]
         if not isinstance(member, kind):
@@ -311,9 +309,8 @@ class Reader:
         return list(self.encoded(column, N, size) if encoded else self.pixels(column, N, size))
 
     def encoded(self, column: Any, N: int, size: tuple[int, int]) -> Iterator[bytes]:
-        vlen = self.h5py.check_vlen_dtype(column.dtype)
         plain = column.dtype == np.uint8 and len(column.shape) == 2
-        if vlen != np.dtype(np.uint8) and not plain:
+        if self.h5py.check_vlen_dtype(column.dtype) != np.dtype(np.uint8) and not plain:
             raise ValueError("its pictures are not stored as JPEG, though the data set says so")
         total = 0
         for i in range(N):

@@ -262,6 +262,5 @@ def pictures(folder: Path, drive: list[dict[str, Any]], key: str) -> list[bytes]
             raise ValueError(f"more than {limits.MAX_EPISODE_BYTES >> 30} GiB of pictures")
         data = path.read_bytes()
         with quoted(f"{path.name}: ", "", ValueError, kind=ValueError):
-            size = image_header(images[0] if images else data)[:2]
-            images.append(limits.as_rgb(data, size))
+            images.append(limits.as_rgb(data, image_header(images[0] if images else data)[:2]))
     return images

@@ -381,8 +381,7 @@ def linear_arrays(net: NetworkDescription, name: str, layer: Linear) -> list[str
 def padded(x: NDArray[np.float32], axis: int, multiple: int) -> NDArray[np.float32]:
     """``x`` with zeros behind it along ``axis``."""
     missing = -x.shape[axis] % multiple
-    widths = [(0, missing if i == axis % x.ndim else 0) for i in range(x.ndim)]
-    return np.pad(x, widths)
+    return np.pad(x, [(0, missing if i == axis % x.ndim else 0) for i in range(x.ndim)])
 
 
 def _nac(net: NetworkDescription, step: NACStep) -> _Sequence:
@@ -392,7 +391,6 @@ def _nac(net: NetworkDescription, step: NACStep) -> _Sequence:
     inter, command = first_query.shape[2], motor.shape[1]
     heads, depth, window = step.heads, step.head_dim, step.window
     gates = np.concatenate([of_features(net, gate.weight) for gate in (step.query, step.key, step.value)], axis=1)
-    phi = {"sigmoid": "sigmoid_of(x)", "tanh": "tanh_of(x)", "none": "(x)"}[step.phi]
     sizes = [
         define("HEADS", heads),
         define("D_HEAD", depth),
@@ -404,7 +402,7 @@ def _nac(net: NetworkDescription, step: NACStep) -> _Sequence:
         define("TIME_SCALE", number(step.time_scale)),
         define("CHECKS_ORDER", int(step.time_input == "gap")),
         define("CIRCUIT(x)", f"{step.activation}_of(x)"),
-        define("PHI(x)", phi),
+        define("PHI(x)", {"sigmoid": "sigmoid_of(x)", "tanh": "tanh_of(x)", "none": "(x)"}[step.phi]),
     ]
     arrays = [
         *arrays_of("sensory", gates, np.concatenate([step.query.bias, step.key.bias, step.value.bias])),
@@ -471,8 +469,7 @@ def _nac_key(net: NetworkDescription, step: NACKeyStep) -> _Sequence:
     ]
     # A projection's outputs have no pixels; without one the features, and what belongs to each, go by pixels.
     order = of_features(net, np.arange(net.features, dtype=np.float32)[None])[:, 0].astype(int)
-    times = np.arange(net.features, step.key.weight.shape[1])
-    timed = np.concatenate([order, times])
+    timed = np.concatenate([order, np.arange(net.features, step.key.weight.shape[1])])
     inputs = {"query": timed, "key": timed, "value": order, "inter": order}
     arrays = arrays_of("norm", step.norm.weight[order], step.norm.bias[order])
     for name in ("query", "key", "value", "inter", "command", "motor", "out"):

@@ -77,8 +77,7 @@ def export_onnx(model: Path, out: Path) -> list[Path]:
     step = PolicyStep(policy).eval()
     state = step.step.initial()
     inputs = [*INPUTS, *(f"state.{name}" for name in state)]
-    outputs = [*step.outputs, *(f"next.state.{name}" for name in state)]
-    proto = record(step, step.example(), inputs, outputs)
+    proto = record(step, step.example(), inputs, [*step.outputs, *(f"next.state.{name}" for name in state)])
     from onnx.helper import set_model_props
 
     proto.producer_name, proto.producer_version = "nacdrive", __version__

@@ -167,8 +167,7 @@ class NACStep(LayerStep):
         if "count" in before:
             after["count"] = (before["count"] + 1).clamp(max=max(self.past, 1))
         y = self._attend(q, of_q, memory, tau, before.get("count"))
-        out = nac.out_proj(y.reshape(1, nac.d_model))
-        return out, *(after[name] for name in names)
+        return nac.out_proj(y.reshape(1, nac.d_model)), *(after[name] for name in names)
 
     def _tau(self, t: Tensor, before: dict[str, Tensor], after: dict[str, Tensor]) -> Tensor:
         """Time input: of the query [1, 1], or the lags of its keys [heads, 1, window]."""
@@ -181,8 +180,7 @@ class NACStep(LayerStep):
         if nac.time_input == "absolute":
             return (t / nac.time_scale).unsqueeze(1)
         after["t"] = t + 0.0  # an output of its own: a graph may not hand an input on as it is
-        first = before["count"] == 0
-        return torch.where(first, torch.ones_like(t), (t - before["t"]) / nac.time_scale).unsqueeze(1)
+        return torch.where(before["count"] == 0, torch.ones_like(t), (t - before["t"]) / nac.time_scale).unsqueeze(1)
 
     def _attend(self, q: Tensor, halves: Tensor, memory: Tensor, tau: Tensor, count: Tensor | None) -> Tensor:
         """Attention [heads, 1, d_head] of the newest step; memory is [heads, 1, window, ...], the newest last."""
@@ -221,8 +219,7 @@ class NACKeyStep(LayerStep):
             before, past_times, count = state
             memory, times = torch.cat([before, memory], 1), torch.cat([past_times, now], 1)
             allowed = (torch.arange(self.past + 1) >= self.past - count).view(1, 1, -1)
-        lags = ((now - times) / self.nac.time_scale).clamp(min=0).unsqueeze(1)
-        y, _ = self.nac.attend(q, memory, lags, allowed)
+        y, _ = self.nac.attend(q, memory, ((now - times) / self.nac.time_scale).clamp(min=0).unsqueeze(1), allowed)
         if not self.past:
             return (y[:, 0],)
         return y[:, 0], memory[:, 1:], times[:, 1:], (count + 1).clamp(max=self.past)

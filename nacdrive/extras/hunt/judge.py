@@ -61,9 +61,8 @@ def faults(row: Row, laps: float) -> list[str]:
 
 def needs_reference(row: Row, laps: float, least_share: float, best_return: float | None) -> bool:
     """Whether the reference must drive too, for the drive to be judged."""
-    counted = "off_road_events" in row
     good = best_return is not None and row["episode_return"] >= least_share * best_return
-    return bool(faults(row, laps)) or not (counted or good)
+    return bool(faults(row, laps)) or not ("off_road_events" in row or good)
 
 
 def failure(row: Row, reference: Row, laps: float, least_share: float) -> str | None:

@@ -36,8 +36,7 @@ def gallery(seeds: Sequence[int], columns: int = 4, **road: Any) -> Picture:
         cells.append(cell(env.track, view))
     env.close()
     cells += [np.full_like(cells[0], 255)] * (-len(cells) % columns)
-    rows = [np.concatenate(cells[k : k + columns], axis=1) for k in range(0, len(cells), columns)]
-    return np.concatenate(rows)
+    return np.concatenate([np.concatenate(cells[k : k + columns], axis=1) for k in range(0, len(cells), columns)])
 
 
 def best_place(track: Track, seed: int) -> float:

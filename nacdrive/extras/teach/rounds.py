@@ -110,8 +110,7 @@ class Teaching:
 
     def accept(self, job: Job, agreement: tuple[float, float], old: tuple[float, float]) -> None:
         """The round's policy is the one that drives now."""
-        names = tuple(path.name for path in job.corrections)
-        self.rounds.append(Round(job.lesson.name, names, agreement, old))
+        self.rounds.append(Round(job.lesson.name, tuple(path.name for path in job.corrections), agreement, old))
         self.save()
 
     def undo(self, rounds: int = 1) -> None:

@@ -294,8 +294,7 @@ def mute(network: nn.Module, edit: Mute) -> None:
         nac.out_proj.weight[:, edit.head * nac.head_dim : (edit.head + 1) * nac.head_dim] = 0
         return
     net = nac.backbone
-    copies = net.motor.weight.shape[0]
-    if edit.head is not None and copies < nac.num_heads:
+    if edit.head is not None and net.motor.weight.shape[0] < nac.num_heads:
         raise UserError("mute: the heads of this policy share one circuit: mute its neurons in all of them.")
     sizes = {"sensory": nac.wiring.inputs, **{group: len(nac.wiring.neurons(group)) for group in GROUPS[1:]}}
     size = sizes[edit.group]

@@ -101,5 +101,4 @@ def parse_moment(given: Any) -> dict[str, int] | None:
     """A browser's name of a moment, ``{"seq": n}`` or ``{"run", "episode", "seq"}``; None where it is none."""
     if not isinstance(given, dict) or not {"seq"} <= given.keys() <= {"run", "episode", "seq"}:
         return None
-    whole = all(type(number) is int and 0 <= number < 2**53 for number in given.values())
-    return dict(given) if whole else None
+    return dict(given) if all(type(number) is int and 0 <= number < 2**53 for number in given.values()) else None

@@ -206,8 +206,7 @@ class WhatIf:
         if self.simulation is None:
             raise UserError("a ghost needs a world that can be made again: a simulator that connects cannot.")
         with closing(self.simulation.make_env(moment.seed)) as env:
-            first = len(moment.past) - policy.config.window
-            inner = ReplayedPast(PolicyDriver(policy), moment.past, first)
+            inner = ReplayedPast(PolicyDriver(policy), moment.past, len(moment.past) - policy.config.window)
             driver = ReplayedPast(self.simulation.wrap(inner, env), moment.past)
             for tick in rollout(env, driver, moment.seed):
                 if tick.step == 0:
