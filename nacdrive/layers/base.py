@@ -96,8 +96,7 @@ class SequenceLayer(nn.Module):
         asked = steps[:, :, -1] if asked is None else asked
         steps = torch.cat([steps, asked.unsqueeze(2)], 2).flatten(0, 1)
         times = torch.cat([times, t_query.unsqueeze(2)], 2).flatten(0, 1)
-        answers = self.last(steps, times, F.pad(hidden, (0, 1)).flatten(0, 1))
-        return answers.view(*t_query.shape, -1)
+        return self.last(steps, times, F.pad(hidden, (0, 1)).flatten(0, 1)).view(*t_query.shape, -1)
 
     @abstractmethod
     def init_state(self, batch_size: int, window: int | None = None) -> Any:
@@ -136,8 +135,7 @@ def last_step(x: Tensor, padding: Tensor | None) -> Tensor:
     """[B, d]: of x [B, T, d] the last step that is no padding; the first where all are."""
     if padding is None:
         return x[:, -1]
-    position = torch.arange(x.shape[1], device=x.device)
-    last = torch.where(padding, -1, position).amax(dim=1).clamp(min=0)
+    last = torch.where(padding, -1, torch.arange(x.shape[1], device=x.device)).amax(dim=1).clamp(min=0)
     return x[torch.arange(len(x), device=x.device), last]
 
 
@@ -158,5 +156,4 @@ def visible(length: int, window: int, padding: Tensor | None, device: torch.devi
 def sliding_windows(x: Tensor, window: int) -> Tensor:
     """[B, T, ...] -> [B, T, window, ...]: the last ``window`` steps at each step, zeros before the first."""
     before = x.new_zeros((x.shape[0], window - 1, *x.shape[2:]))
-    unfolded = torch.cat([before, x], dim=1).unfold(1, window, 1)
-    return unfolded.movedim(-1, 2)
+    return torch.cat([before, x], dim=1).unfold(1, window, 1).movedim(-1, 2)

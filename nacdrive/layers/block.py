@@ -90,8 +90,7 @@ class Pooling(nn.Module):
 
     def _sum(self, weights: Tensor, x: Tensor) -> Tensor:
         """Weights ``[B, H, Tq, T]`` of values ``[B, T, d_model]``: ``[B, Tq, d_model]``."""
-        values = x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)
-        return (weights @ values).transpose(1, 2).flatten(2)
+        return (weights @ x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)).transpose(1, 2).flatten(2)
 
 
 class SequenceBlock(nn.Module):
@@ -234,8 +233,7 @@ class StackLayer(SequenceLayer):
     def step(self, x: Tensor, t: Tensor | None, state: StackState) -> tuple[Tensor, StackState]:
         own = isinstance(state, StackState) and len(state.layers) == len(self.blocks)
         require(own, "state", type(state).__name__, "a StackState, as this layer's own init_state and step give")
-        now = None if t is None else t.unsqueeze(1)
-        x = self._embed(x.unsqueeze(1), now, None, state.seen)[:, 0]
+        x = self._embed(x.unsqueeze(1), None if t is None else t.unsqueeze(1), None, state.seen)[:, 0]
         states = []
         for block, before in zip(self._blocks(), state.layers, strict=True):
             x, after = block.step(x, t, before)

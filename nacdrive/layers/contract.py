@@ -73,8 +73,7 @@ def check_shapes(layer: SequenceLayer, name: str) -> None:
 def sequence(seed: int = 1) -> tuple[Tensor, Tensor]:
     """Features [B, T, F] and uneven times [B, T]."""
     generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(B, T, F, generator=generator)
-    return x, torch.rand(B, T, generator=generator).cumsum(dim=1)
+    return torch.randn(B, T, F, generator=generator), torch.rand(B, T, generator=generator).cumsum(dim=1)
 
 
 def same(actual: Tensor, wanted: Tensor, meaning: str, tolerance: float = 1e-4) -> None:

@@ -209,5 +209,4 @@ class _LinearScan(torch.autograd.Function):
         # The gradient of b obeys the same recurrence, backwards in time.
         later = torch.cat([torch.zeros_like(a[:1]), a.conj().resolve_conj()[1:].flip(0)])
         grad_b = _run(later, grad.flip(0)).flip(0)
-        before = torch.cat([torch.zeros_like(h[:1]), h[:-1]])
-        return grad_b * before.conj(), grad_b
+        return grad_b * torch.cat([torch.zeros_like(h[:1]), h[:-1]]).conj(), grad_b

@@ -76,8 +76,7 @@ class WindowedLayer(SequenceLayer):
         if absent is not None:
             gaps, t = gaps.masked_fill(absent, self.gap_s), t.masked_fill(absent, 0.0)
         # Divided in the times' own type: float32 cannot tell neighbours of a clock that counts from 1970 apart.
-        dt = (gaps.clamp(min=0.0) / self.gap_s).to(u.dtype)
-        return self.scan(u, dt, (t / self.gap_s).to(u.dtype))
+        return self.scan(u, (gaps.clamp(min=0.0) / self.gap_s).to(u.dtype), (t / self.gap_s).to(u.dtype))
 
     def init_state(self, batch_size: int, window: int | None = None) -> WindowState:
         return WindowState(window or self.window)

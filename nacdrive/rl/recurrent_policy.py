@@ -88,8 +88,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         self, obs: Sequences, actions: Tensor
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Values, log-probabilities and entropies of ``actions`` [N] at the N decisions of ``obs`` that are trained."""
-        joint = self._sequences(obs)
-        latent_pi, latent_vf = self.mlp_extractor(joint)
+        latent_pi, latent_vf = self.mlp_extractor(self._sequences(obs))
         distribution = self._get_action_dist_from_latent(latent_pi)
         return self.value_net(latent_vf), distribution.log_prob(actions), distribution.entropy()
 

@@ -159,8 +159,7 @@ def _own(model: Sb3Zip) -> tuple[PolicyNet, dict[str, Any]]:
 
 def _about_of(actions: spaces.Space[Any]) -> dict[str, Any]:
     """What a file says of an agent of CarRacing with these actions."""
-    continuous = isinstance(actions, spaces.Box)
-    kind = "continuous" if continuous else "discrete"
+    kind = "continuous" if isinstance(actions, spaces.Box) else "discrete"
     return {"env": CARRACING, "actions": kind, "outputs": int(spaces.flatdim(actions))}
 
 

@@ -38,8 +38,7 @@ class ParallelVecEnv(VecEnv):
         **options: Any,
     ) -> None:
         super().__init__(n_envs, OBSERVATIONS, actions)
-        bounds = np.linspace(0, n_envs, n_workers + 1).astype(int).tolist()
-        self.shares = [range(a, b) for a, b in pairwise(bounds)]
+        self.shares = [range(a, b) for a, b in pairwise(np.linspace(0, n_envs, n_workers + 1).astype(int).tolist())]
         self.actors = Actors(answer, make_envs, [(seed, share, options) for share in self.shares], ray=ray)
 
     def _ask(self, verb: str, values: Sequence[Any] | None = None) -> list[Any]:

@@ -158,8 +158,7 @@ class CarRacing(Imitation):
         if is_continuous(samples):
             return {"accuracy": 100 * float(close(torch.cat(list(outputs)), truth).float().mean())}
         answer = torch.cat([y.argmax(dim=-1) for y in outputs])
-        known = truth >= 0
-        return {"accuracy": 100 * float((answer == truth)[known].float().mean())}
+        return {"accuracy": 100 * float((answer == truth)[truth >= 0].float().mean())}
 
     def references(self, task: str, train: Sequence[Sample], samples: Sequence[Sample]) -> dict[str, list[Tensor]]:
         """The action that the expert takes most often; of a continuous one the middle of steering and pedal."""

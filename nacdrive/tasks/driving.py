@@ -245,8 +245,7 @@ def inverse_frequency(classes: Tensor, count: int, power: float) -> Tensor:
     """[count] weights that fall with the frequency of each class to ``power``, mean 1 over ``classes``."""
     counts = torch.bincount(classes, minlength=count).double()
     # What hardly ever occurs must not outweigh all the rest: at least 1 % is assumed.
-    share = (counts / counts.sum()).clamp(min=0.01)
-    weights = share**-power
+    weights = (counts / counts.sum()).clamp(min=0.01) ** -power
     return (weights / (weights * counts).sum() * counts.sum()).float()
 
 

@@ -138,8 +138,7 @@ def augmented(batch: Batch, how: Augmentation, generator: torch.Generator) -> Ba
             light[..., 0][shadow_mask(frames.shape[2], frames.shape[3], lines[i])] *= dark[i]
         # Colours turn about their neutral 128, the luminance about black.
         middle = torch.tensor([0.0, 128.0, 128.0])
-        lit = (frames[i].float() - middle) * light + (middle + offsets[i])
-        frames[i] = lit.clamp_(0, 255).to(torch.uint8)
+        frames[i] = ((frames[i].float() - middle) * light + (middle + offsets[i])).clamp_(0, 255).to(torch.uint8)
     first = batch["t"][:, :1]
     t = first + (batch["t"] - first) * uniform(*how.pace, 1).to(batch["t"].dtype)
     return {**batch, "frames": frames, "target": target, "t": t}

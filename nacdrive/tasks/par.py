@@ -115,9 +115,8 @@ def series(recording: ParRecording) -> dict[str, Tensor]:
     x = np.zeros((N, len(TAGS), 4), np.float32)
     for tag in range(len(TAGS)):
         last = np.maximum.accumulate(np.where(recording.tag == tag, np.arange(N), -1))
-        since = np.where(last < 0, LONGEST_S, recording.t_s - recording.t_s[last])
         x[:, tag, :3] = np.where(last[:, None] < 0, 0, recording.xyz[last])
-        x[:, tag, 3] = np.minimum(since, LONGEST_S)
+        x[:, tag, 3] = np.minimum(np.where(last < 0, LONGEST_S, recording.t_s - recording.t_s[last]), LONGEST_S)
     return {
         "x": torch.from_numpy(x.reshape(N, -1)),
         "t": torch.from_numpy(recording.t_s).float(),
@@ -144,5 +143,4 @@ def row_folds(recordings: Sequence[ParRecording], count: int, seed: int, most: i
         for i, row, label in zip(kept, x, activity[kept], strict=True)
     ]
     rows = evenly(rows, most)
-    labels = np.array([int(row.labels["target"]) for row in rows])
-    return stratified_folds("par", rows, labels, count, seed)
+    return stratified_folds("par", rows, np.array([int(row.labels["target"]) for row in rows]), count, seed)

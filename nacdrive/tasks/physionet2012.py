@@ -90,8 +90,7 @@ def observed_scale(stays: Sequence[Stay]) -> tuple[NDArray[np.float64], NDArray[
     """Mean and deviation [37 + 5] of what was read: parameters, then what is written down at admission."""
     what, value = (np.concatenate([getattr(stay, name) for stay in stays]) for name in ("what", "value"))
     columns = [value[what == place] for place in range(len(MEASURED))]
-    static = np.stack([stay.static for stay in stays])
-    columns += [column[~np.isnan(column)] for column in static.T]
+    columns += [column[~np.isnan(column)] for column in np.stack([stay.static for stay in stays]).T]
     mean = np.array([column.mean(dtype=np.float64) if len(column) else 0.0 for column in columns])
     std = np.array([column.std(dtype=np.float64) if len(column) else 1.0 for column in columns])
     return mean, np.where(std > 1e-9, std, 1.0)
@@ -100,8 +99,7 @@ def observed_scale(stays: Sequence[Stay]) -> tuple[NDArray[np.float64], NDArray[
 def sample(stay: Stay, mean: NDArray[np.float64], std: NDArray[np.float64]) -> Sample:
     """``x`` [T, 79]: parameters, whether each was read, what is known from admission; ``t`` [T] in seconds."""
     P = len(MEASURED)
-    hour = np.minimum(stay.t_s // STEP_S, STEPS - 1).astype(int)
-    steps, step = np.unique(hour, return_inverse=True)
+    steps, step = np.unique(np.minimum(stay.t_s // STEP_S, STEPS - 1).astype(int), return_inverse=True)
     x = np.zeros((max(len(steps), 1), 2 * P + stay.static.size), np.float32)
     t = np.zeros(len(x))
     # Readings stand in order, so the last of an hour is the one that stays.

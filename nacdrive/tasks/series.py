@@ -114,8 +114,7 @@ class Classification(SeriesTask):
     def loss(self, outputs: Tensor, batch: Batch, weights: Tensor, options: LossOptions) -> tuple[Tensor, Tensor]:
         """Cross-entropy where a class is known; outputs [..., classes], ``target`` [...]."""
         counted = self.counted(batch)
-        total = F.cross_entropy(outputs[counted].float(), batch["target"][counted], reduction="sum")
-        return total, counted.sum()
+        return F.cross_entropy(outputs[counted].float(), batch["target"][counted], reduction="sum"), counted.sum()
 
     def measure(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         counted = self.counted(batch)

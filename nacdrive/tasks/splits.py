@@ -67,8 +67,7 @@ def split_samples(samples: Sequence[Sample], valid_share: float, seed: int) -> t
     wanted = max(1, round(valid_share * len(samples))) if valid_share > 0 else 0
     if wanted >= len(samples):
         raise UserError(f"{len(samples)} episodes cannot be split into training and validation: record more of them.")
-    order = torch.randperm(len(samples), generator=seeded(seed, 0)).tolist()
-    held = set(order[:wanted])
+    held = set(torch.randperm(len(samples), generator=seeded(seed, 0)).tolist()[:wanted])
     train = [sample for i, sample in enumerate(samples) if i not in held]
     return train, [sample for i, sample in enumerate(samples) if i in held]
 

@@ -227,8 +227,7 @@ class Fitting:
         for key in self.valid.epoch(None, 0):
             batch = self.to_device(self.valid.load(key))
             with self.autocast():
-                inputs = tuple(batch[name] for name in self.task.inputs)
-                outputs = functional_call(self.network, self.mean, inputs)
+                outputs = functional_call(self.network, self.mean, tuple(batch[name] for name in self.task.inputs))
             total, weight = self.task.loss(outputs, batch, self.class_weights, self.options)
             losses, weights = losses + float(total), weights + float(weight)
             total, count = self.task.measure(outputs, batch)
@@ -238,8 +237,7 @@ class Fitting:
         is_better = loss < p.best_loss
         if (criterion := self.task.criterion) is not None:
             measure = self.task.score(self.task.name, answers, self.valid_samples)[criterion.key]
-            gain = (measure - p.best_measure) * (1 if criterion.higher else -1)
-            is_better = p.best_epoch < 0 or gain > 0
+            is_better = p.best_epoch < 0 or (measure - p.best_measure) * (1 if criterion.higher else -1) > 0
         factor, wait = PLATEAUS.get(config.schedule, (1.0, 1))
         if is_better:
             p.best_loss, p.best_epoch, p.best_measure = loss, p.epoch, measure
