@@ -112,8 +112,8 @@ def load_object(reference: str) -> Any:
             raise UserError(
                 f"no module '{missing}' for '{reference}': it is neither installed nor in the current folder {here}."
             ) from error
-        said = str(error).strip().splitlines()
-        reason = f"{type(error).__name__}: {said[0].rstrip('.')}" if said else type(error).__name__
+        lines = str(error).strip().splitlines()
+        reason = f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__
         raise UserError(f"cannot import '{module_name}' for '{reference}': {reason}.") from error
     for part in attribute.split("."):
         with instead_of(AttributeError, f"module '{module_name}' has no '{attribute}', which '{reference}' asks for."):
