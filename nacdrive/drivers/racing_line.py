@@ -26,8 +26,8 @@ BEHIND, AHEAD_SEEN, ASIDE, SEEN_S = 10.0, 40.0, 34.0, 1.0
 """How far from the car the line of a road that is in the picture can lie, and for how long that is remembered."""
 WRONG_WAY = -0.5
 """Cosine of the angle between car and line below which a car on the road drives it the other way round."""
-CIRCLING = 0.5
-"""Steering with which a road is looked for where none is in sight."""
+CIRCLING, CIRCLING_SPEED = 0.05, 40.0
+"""Steering and speed with which a road is looked for where none is in sight: a circle of some 60 units."""
 PENALTY, ROUNDS = 0.001, 400
 """Of the solver of the racing line: its step, and how many."""
 
@@ -199,7 +199,9 @@ class AsSeen(RacingLine):
         self._seen_s = now_s if self.is_road_in_sight() else self._seen_s
         if now_s - self._seen_s < SEEN_S:
             return own
-        gas, brake = self._pedals(float(hull.linearVelocity.length), LOST_SPEED, 0.0)
+        speed = float(hull.linearVelocity.length)
+        # Gently: with much gas on grass the car would turn on the spot.
+        gas, brake = self._pedals(speed, min(CIRCLING_SPEED, speed + 1), abs(speed * float(hull.angularVelocity)))
         return Action(-math.copysign(CIRCLING, hull.angularVelocity), gas, brake)
 
 

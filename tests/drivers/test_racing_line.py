@@ -53,16 +53,14 @@ def test_as_seen_a_car_that_drives_the_wrong_way_is_led_on_that_way(speed: float
         assert ticks[-1].progress > 0.15 and (ticks[0].action.steering == -1.0) == turns
 
 
-@pytest.mark.parametrize(("offset", "heading", "is_back"), [(55.0, 1.57, True), (90.0, 0.0, False)])
-def test_as_seen_where_no_road_is_in_sight_it_circles_until_one_is(
-    offset: float, heading: float, is_back: bool
-) -> None:
-    options = {"renderer": "fast", "max_frames": 400}
+@pytest.mark.parametrize(("offset", "heading"), [(55.0, 1.57), (90.0, 0.0)])
+def test_as_seen_where_no_road_is_in_sight_it_circles_until_one_is(offset: float, heading: float) -> None:
+    options = {"renderer": "fast", "max_frames": 700}
     with Drive(driver="nacdrive.drivers.racing_line:AsSeen", options=options).open(SEEDS[0]) as opened:
         opened.start = {"offset": offset, "heading": heading, "speed": 15.0}
         ticks = list(opened)
-    assert (ticks[-1].progress > 0.1) == is_back
-    assert is_back or {abs(tick.action.steering) for tick in ticks[30:]} == {0.5}
+    assert ticks[-1].progress > 0.1
+    assert sum(abs(tick.action.steering) == 0.05 and tick.speed_mps < 41 for tick in ticks) > 20
 
 
 def test_as_seen_on_the_road_it_is_the_driver_with_a_margin() -> None:
