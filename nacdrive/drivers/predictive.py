@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
 from nacdrive.drivers.base import Driver, DriverWrapper, Needs
-from nacdrive.drivers.racing_line import LOST_SPEED, SEEN_S, RacingLine, RacingLineParameters
+from nacdrive.drivers.racing_line import LOST_SPEED, RacingLine, RacingLineParameters
 from nacdrive.envs.base import Frame, Info
 from nacdrive.envs.carracing.env import ACTIONS, BRAKE, STEERING, THROTTLE, to_action
 from nacdrive.envs.carracing.lazy import FPS
@@ -40,8 +40,8 @@ PARAMETERS = RacingLineParameters(
     ahead=6.777, ahead_s=0.0701, lead_s=0.0528, reaction_s=0.0914,
 )  # fmt: skip
 """Slower than steering by degrees allows; these and the weights are searched for on tracks that are learnt from."""
-CIRCLING = 20.0
-"""Speed at which a road is looked for where none is in sight."""
+SEEN_S, CIRCLING = 1.0, 20.0
+"""For how long a road is remembered that was in the picture, and the speed at which one is looked for then."""
 SURE = 5.0
 """What every other action costs more where a rule decides."""
 

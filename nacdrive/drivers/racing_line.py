@@ -7,7 +7,7 @@ The line is a quadratic programme's, speeds along it follow from the tyres' grip
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,14 @@ from nacdrive.envs.carracing.tyres import BRAKE_AT_LIMIT, FRICTION, GAS_AT_LIMIT
 
 LOST_SPEED = 15.0
 """Never faster while no wheel is on the road: with full lock and much gas the car would turn on the spot for good."""
-BEHIND, AHEAD_SEEN, ASIDE, SEEN_S = 10.0, 40.0, 34.0, 1.0
-"""How far from the car the line of a road that is in the picture can lie, and for how long that is remembered."""
+BEHIND, AHEAD_SEEN, ASIDE = 10.0, 40.0, 34.0
+"""How far from the car the line of a road that is in the picture can lie."""
+SEEN_S = 0.5
+"""For how long a picture is remembered: a dozen decisions, as the window of a policy."""
 WRONG_WAY = -0.5
 """Cosine of the angle between car and line below which a car on the road drives it the other way round."""
+SLOW, FROM_REST = 8.0, 0.2
+"""Below this speed there is at least so much gas, as of the five actions, where what no camera shows is not said."""
 CIRCLING, CIRCLING_SPEED = 0.05, 40.0
 """Steering and speed with which a road is looked for where none is in sight: a circle of some 60 units."""
 PENALTY, ROUNDS = 0.001, 400
@@ -195,14 +199,14 @@ class AsSeen(RacingLine):
         self._is_backwards = is_on_road and bool(cosine < WRONG_WAY)
         self.line, self.limits, self.curvature, self.along = self._ways[self._is_backwards]
         self._at = len(line) - 1 - at if self._is_backwards else at
-        own = super().act(frame, info)
+        own, speed = super().act(frame, info), float(hull.linearVelocity.length)
         self._seen_s = now_s if self.is_road_in_sight() else self._seen_s
-        if now_s - self._seen_s < SEEN_S:
-            return own
-        speed = float(hull.linearVelocity.length)
-        # Gently: with much gas on grass the car would turn on the spot.
-        gas, brake = self._pedals(speed, min(CIRCLING_SPEED, speed + 1), abs(speed * float(hull.angularVelocity)))
-        return Action(-math.copysign(CIRCLING, hull.angularVelocity), gas, brake)
+        if now_s - self._seen_s >= SEEN_S:
+            # Gently: with much gas on grass the car would turn on the spot.
+            gas, brake = self._pedals(speed, min(CIRCLING_SPEED, speed + 1), abs(speed * float(hull.angularVelocity)))
+            own = Action(-math.copysign(CIRCLING, hull.angularVelocity), gas, brake)
+        # At rest the tyres need so little that who learns it by squared errors may stand for ever.
+        return replace(own, throttle=max(own.throttle, FROM_REST)) if speed < SLOW else own
 
 
 def racing_line(track: NDArray[np.float64], parameters: RacingLineParameters) -> NDArray[np.float64]:
