@@ -417,7 +417,7 @@ def test_the_verb_drives_films_and_compares_with_a_log(
         ({"env": "udacity", "laps": 0}, "--laps is 0"),
         ({"env": "udacity", "laps": float("nan")}, "--laps is nan"),
         ({"env": "udacity", "laps": float("inf")}, "--laps is inf"),
-        ({"env": "udacity", "speed": 40.0}, "--speed is 40"),
+        ({"env": "udacity", "speed": 70.0}, "--speed is 70"),
         ({"env": "udacity", "speed": float("nan")}, "--speed is nan"),
         ({"env": "udacity", "repeat": 0}, "--repeat is 0"),
         ({"env": "udacityy"}, "did you mean 'udacity'"),
