@@ -31,7 +31,7 @@ WRONG_WAY = -0.5
 SLOW, FROM_REST = 8.0, 0.2
 """Below this speed there is at least so much gas, as of the five actions, where what no camera shows is not said."""
 CIRCLING, CIRCLING_SPEED = 0.05, 40.0
-"""Steering and speed with which a road is looked for where none is in sight: a circle of some 60 units."""
+"""Steering and speed with which a road is looked for where none is in sight: a circle of some 60 units' radius."""
 PENALTY, ROUNDS = 0.001, 400
 """Of the solver of the racing line: its step, and how many."""
 

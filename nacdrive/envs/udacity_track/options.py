@@ -18,7 +18,7 @@ USUAL_TOP_SPEED_MPH = 30.0
 
 
 class RoadOptions(Options):
-    """Random roads, and what is wrong with a road."""
+    """Random roads, what is wrong with a road, and what its car can do."""
 
     road_difficulty: Share | None = None
     """udacity-track, random roads: bends, width, hills and banking, from 0 (as gentle as lake) to 1 (as tight, narrow
