@@ -5,7 +5,8 @@
     python tools/carracing_cameras.py --out test.jsonl --show
 
 It goes on where it was stopped: a drive whose line is in --out is not driven again. Tracks are 2000000 to 2000099,
-with --validation 3999000 to 3999015; fast pixels. What is compared is registered in docs/results/carracing.md.
+with --second 2001000 to 2001099 (and other bad starts), with --validation 3999000 to 3999015; fast pixels. What is
+compared is registered in docs/results/carracing.md.
 """
 
 from __future__ import annotations
@@ -36,9 +37,12 @@ CAMERAS = {
     "5 to 20 Hz": CameraNoise(rate=(5.0, 20.0)),
 }
 STARTS, LED_OFF = "bad starts", "led off, to the "
-TESTS, VALIDATION, BEGINS = range(2_000_000, 2_000_100), range(3_999_000, 3_999_016), range(4_000_200, 4_000_224)
-"""Tracks; of the last ones the car begins at rest beside the road, and has 600 frames."""
-LED = range(3_999_020, 3_999_028)
+VALIDATION = range(3_999_000, 3_999_016)
+TESTS = range(2_000_000, 2_000_100), range(2_001_000, 2_001_100)
+"""The first tracks, and those of --second, for what was taught after the first had been looked at."""
+BEGINS = range(4_000_200, 4_000_224), range(4_001_200, 4_001_224)
+"""Tracks on which the car begins at rest beside the road, and has 600 frames."""
+LED = range(3_999_020, 3_999_028), range(3_999_120, 3_999_128)
 """Tracks on which a car is led off the road."""
 WON = 0.05
 """Share of the lap from which on a car has left the place where it stood."""
@@ -58,27 +62,27 @@ def to_the_left(driver: Driver) -> Override:
     return led_off(driver, -1.0)
 
 
-def jobs(validation: bool) -> list[tuple[str, int, Drive]]:
-    """Name of the camera, seed, and how it is driven."""
+def jobs(which: int | None) -> list[tuple[str, int, Drive]]:
+    """Name of the camera, seed, and how it is driven: on the first or second tests, or on the validation tracks."""
     usual = {"renderer": "fast"}
-    seeds = VALIDATION if validation else TESTS
+    seeds = VALIDATION if which is None else TESTS[which]
     drives = [(name, seed, Drive(options=usual, camera=one)) for name, one in CAMERAS.items() for seed in seeds]
-    for k, seed in enumerate(() if validation else BEGINS):
-        place = bad_start(np.random.default_rng(k))
+    for k, seed in enumerate(() if which is None else BEGINS[which]):
+        place = bad_start(np.random.default_rng(k + 100 * (which or 0)))
         start = {"start_offset": place["offset"], "start_heading": np.degrees(place["heading"]), "start_speed": 0.0}
         drives.append((STARTS, seed, Drive(options={**usual, **start, "max_frames": 600})))
-    for side in () if validation else ("left", "right"):
+    for side in () if which is None else ("left", "right"):
         led = Drive(options=usual, around=(f"carracing_cameras:to_the_{side}",), safety_stop=False)
-        drives += [(LED_OFF + side, seed, led) for seed in LED]
+        drives += [(LED_OFF + side, seed, led) for seed in LED[which or 0]]
     return drives
 
 
-def drive_all(who: dict[str, Drive], validation: bool, out: Path) -> None:
+def drive_all(who: dict[str, Drive], which: int | None, out: Path) -> None:
     known = {(row["who"], row["camera"], row["seed"]) for row in read(out)}
     with out.open("a") as file:
         for name, whose in who.items():
             checksum = whose.checksum
-            todo = [job for job in jobs(validation) if (name, *job[:2]) not in known]
+            todo = [job for job in jobs(which) if (name, *job[:2]) not in known]
             for camera, seed, drive in track(todo, name):
                 mine = replace(drive, model=whose.model, driver=whose.driver)
                 free = 0.0
@@ -138,6 +142,7 @@ def main() -> None:
     parser.add_argument("models", type=Path, nargs="*")
     parser.add_argument("--experts", nargs="*", default=())
     parser.add_argument("--validation", action="store_true")
+    parser.add_argument("--second", action="store_true")
     parser.add_argument("--against", help="who is subtracted")
     parser.add_argument("--expert", help="whose undisturbed returns are 100 %%")
     parser.add_argument("--show", action="store_true", help="drive nothing")
@@ -146,7 +151,7 @@ def main() -> None:
     torch.set_num_threads(1)
     who = {str(path): Drive(model=path) for path in given.models} | {name: Drive(driver=name) for name in given.experts}
     if not given.show:
-        drive_all(who, given.validation, given.out)
+        drive_all(who, None if given.validation else int(given.second), given.out)
     show(given.out, given.against, given.expert)
 
 

@@ -114,9 +114,10 @@ class DrivingNetwork(nn.Module):
             features = self.vision(torch.zeros(1, 3, *config.input_size)).numel()
         self.dropout = nn.Dropout(config.dropout)
         self.projection = nn.Linear(features, config.projection) if config.projection else None
+        self.features_width = config.projection or features
         options = {"gap_s": config.gap_s, **config.options}
         sizes = config.d_model, config.num_heads, config.window
-        self.sequence = build(config.model, *sizes, in_features=config.projection or features, **options)
+        self.sequence = build(config.model, *sizes, in_features=self.features_width, **options)
         self.head = nn.Sequential(
             nn.Linear(config.d_model, config.dense), activation(), nn.Linear(config.dense, config.outputs)
         )
@@ -147,8 +148,11 @@ class DrivingNetwork(nn.Module):
         ``padding`` [B, T] is True where a frame is padding.
         """
         B, T = frames.shape[:2]
-        x = self.features(frames.flatten(0, 1)).view(B, T, -1)
-        scores: Tensor = self.head(self.sequence(x, t, padding))
+        return self.decide(self.features(frames.flatten(0, 1)).view(B, T, -1), t, padding)
+
+    def decide(self, features: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
+        """``forward`` from the ``features`` [B, T, features] of the frames."""
+        scores: Tensor = self.head(self.sequence(features, t, padding))
         return scores
 
 

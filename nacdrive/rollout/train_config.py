@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Interval
 
 from nacdrive.common.errors import UserError, unknown_name
-from nacdrive.common.options import LARGEST, Count, Device, Options, Result, Workers
+from nacdrive.common.options import LARGEST, Count, Device, NotNegative, Options, Result, Workers
 from nacdrive.datasets.options import RecordingsOption
 from nacdrive.drivers.options import ExpertOption, LearningCamera, PupilOptions, check_expert
 from nacdrive.envs.camera_noise import CameraNoise
@@ -68,6 +68,9 @@ class TrainConfig(
     """What is driven in DAgger; the environment of the task if not given."""
     window: Count | None = None
     """Frames that a decision may depend on; 12 if not given, with --paper-form 4 (the paper had 1)."""
+    speed_weight: NotNegative = 0.0
+    """Weight of the car's speed, which the network has to tell from each frame while it learns, as a share of its
+    variance; 0 = it need not."""
     dagger_epochs: Count = 8
     """Most epochs after a round that is not the last; first and last, --epochs."""
 
@@ -138,7 +141,7 @@ def as_taught(policy: Policy, *, drives: bool = False) -> dict[str, Any]:
     ``drives`` (DAgger), through a camera as bad as then.
     """
     learnt = policy.meta.get("config") or {}
-    names = ("batch_size", "soft", "class_weights", *(("vary_camera",) if drives else ()))
+    names = ("batch_size", "soft", "class_weights", "speed_weight", *(("vary_camera",) if drives else ()))
     options = {name: learnt[name] for name in names if name in learnt}
     if drives:
         camera, known = learnt.get("disturbance") or {}, {field.name for field in fields(CameraNoise)}

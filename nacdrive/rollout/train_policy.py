@@ -10,6 +10,9 @@ from os.path import relpath
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor, nn
+
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import result_folder
 from nacdrive.common.paths import find_model
@@ -19,6 +22,7 @@ from nacdrive.drivers import load_expert
 from nacdrive.layers import check_name
 from nacdrive.models import Policy, PolicyConfig, load_policy, save_policy
 from nacdrive.models.files import check_device
+from nacdrive.models.speed_prediction import SpeedPrediction
 from nacdrive.rollout.dagger import DaggerRound, check_kind, check_pace, collect
 from nacdrive.rollout.drive import Drive
 from nacdrive.rollout.record_config import OFFICIAL_FRAMES
@@ -90,8 +94,11 @@ def train_policy(
         policy = first or Policy.new(new, config.model) if round_ == 0 else load_policy(round_path(folder, round_ - 1))
         # All samples so far.
         epochs = config.dagger_epochs if 0 < round_ < config.dagger else config.epochs
+        learner: nn.Module = policy.network
+        if config.speed_weight:
+            learner = SpeedPrediction(policy.network, speeds_of(train), config.speed_weight)
         result = fit(
-            policy.network, task, train, valid, dataclasses.replace(config, epochs=epochs), folder,
+            learner, task, train, valid, dataclasses.replace(config, epochs=epochs), folder,
             round_=round_, device=device, on_step=callbacks.on_step,
         )  # fmt: skip
         policy.network.to("cpu")
@@ -125,6 +132,8 @@ def read_data(
             if given not in (usual, own):
                 raise UserError(f"{option} is {given}, and {config.first}, which learns on, has {own}: leave it out.")
     train, valid = task.split((load or task.load)(config.data), config.valid_share, config.seed)
+    if config.speed_weight and bool(speeds_of(train).isnan().all()):
+        raise UserError(f"--speed-weight is for recordings that hold the car's speed, not for {folders}: leave it out.")
     longest = max(map(len, (*train, *valid)), default=0)
     if first is None and window > max(longest, form.window):
         raise UserError(f"--window is {window}, and the longest episode has {longest} decisions: give less.")
@@ -135,6 +144,11 @@ def read_data(
             but = f"{name} is {there} there, and {own} in the policy"
             raise UserError(f"{folders}: not what {first.name} has learnt from ({but}).")
     return first, new, train, valid
+
+
+def speeds_of(samples: Sequence[Sample]) -> Tensor:
+    """[N] m/s at every step, NaN where unknown."""
+    return torch.cat([s.fields.get("speed", torch.full((len(s),), torch.nan)) for s in samples])
 
 
 def refuse_more_epochs(config: TrainConfig, folder: Path) -> None:

@@ -37,7 +37,8 @@ NO_TEST = "neighbouring frames are nearly alike, so this is no test on unseen ro
 class DrivingTask(Task):
     """A task that is learnt from drives, for a policy.
 
-    Samples are episodes with the fields ``frames`` uint8 [N, height, width, 3], ``t`` [N] in seconds, and labels.
+    Samples are episodes with the fields ``frames`` uint8 [N, height, width, 3], ``t`` [N] in seconds, ``speed`` [N] m/s
+    (NaN where unknown), and labels.
     """
 
     inputs = ("frames", "t", "padding")
@@ -143,6 +144,7 @@ class Imitation(DrivingTask):
 
     def sample(self, path: Path, episode: Episode, actions: Tensor | None) -> Sample:
         fields = {"frames": torch.from_numpy(episode.decoded()), "t": torch.tensor(episode.taken_s)}
+        fields["speed"] = torch.tensor(episode.speed_mps)
         if actions is None:
             control = np.stack([episode.label, np.clip(episode.pedal_label, -1.0, 1.0)], axis=1)
             return Sample(path.name, decided_on(episode, {**fields, "target": torch.tensor(control)}))

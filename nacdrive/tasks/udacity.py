@@ -229,6 +229,7 @@ def drive_sample(episode: Episode, name: str, upright: bool = True) -> Sample:
     fields = {
         "frames": torch.from_numpy(prepared(episode.frames, name, crooked)),
         "t": torch.tensor(episode.taken_s),
+        "speed": torch.tensor(episode.speed_mps),
         "target": torch.tensor(episode.label),
         **{side: torch.from_numpy(prepared(frames, name, crooked)) for side, frames in episode.side_frames.items()},
     }
@@ -242,14 +243,14 @@ def with_sides(samples: Sequence[Sample]) -> list[Sample]:
         for side, correction in SIDE_STEERING.items():
             if side in sample.fields:
                 target = (sample.fields["target"] + correction).clamp(-1, 1)
-                fields = {"frames": sample.fields[side], "t": sample.fields["t"], "target": target}
+                fields = {**sample.fields, "frames": sample.fields[side], "target": target}
                 sides.append(Sample(f"{sample.name}, {side} camera", fields, sample.labels))
-    return center_alone(samples) + sides
+    return center_alone([*samples, *sides])
 
 
 def center_alone(samples: Sequence[Sample]) -> list[Sample]:
     """The centre camera of every sample."""
-    kept = ("frames", "t", "target")
+    kept = ("frames", "t", "speed", "target")
     return [Sample(s.name, {name: s.fields[name] for name in kept}, s.labels) for s in samples]
 
 

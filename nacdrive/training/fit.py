@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -60,6 +60,14 @@ class Progress:
     """The task's measure on the validation part at that epoch, such as the share decided as the teacher."""
     seconds: float = 0.0
     """Wall time of this round, interruptions left out."""
+
+
+@runtime_checkable
+class Penalised(Protocol):
+    """A network that has to learn more than the task asks."""
+
+    def penalty(self, batch: Batch) -> Tensor:
+        """What is added to the mean loss of a batch that it has just been given."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +200,8 @@ class Fitting:
         with self.autocast():
             outputs = self.network(*(batch[name] for name in self.task.inputs))
         total, weight = self.task.loss(outputs, batch, self.class_weights, self.options)
-        torch.autograd.backward(total / weight.clamp(min=1e-6))
+        loss = total / weight.clamp(min=1e-6)
+        torch.autograd.backward(loss + self.network.penalty(batch) if isinstance(self.network, Penalised) else loss)
         norm = nn.utils.clip_grad_norm_(self.network.parameters(), config.clip)
         if not bool(torch.isfinite(total) & torch.isfinite(norm)):
             raise UserError(

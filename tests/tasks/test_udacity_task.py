@@ -24,14 +24,14 @@ def drive(steps, fps=10.0, name="drive"):
     """A drive whose fields tell which step they are."""
     index = torch.arange(steps)
     fields = {"frames": index.clone(), "left": index + 10_000, "right": index + 20_000, "t": index.double() / fps}
-    return Sample(name, {**fields, "target": torch.linspace(-1, 1, steps)})
+    return Sample(name, {**fields, "speed": index.float(), "target": torch.linspace(-1, 1, steps)})
 
 
 def test_a_log_and_its_recording_give_the_same_sample(tmp_path):
     log = make_log(tmp_path / "log", 5)
     import_log(log, tmp_path / "recording")
     (one,), (two,) = TASK.load([log]), TASK.load([tmp_path / "recording"])
-    assert one.fields.keys() == two.fields.keys() == {"frames", "left", "right", "t", "target"}
+    assert one.fields.keys() == two.fields.keys() == {"frames", "left", "right", "t", "speed", "target"}
     for name, value in one.fields.items():
         assert torch.equal(value, two.fields[name]), name
     assert one.fields["frames"].shape == (5, 66, 200, 3)
@@ -96,7 +96,7 @@ def test_the_split_keeps_side_cameras_to_the_training_part():
     learnt = torch.cat([s.fields["frames"] for s in train])
     assert not set(held.tolist()) & {int(i) % 10_000 for i in learnt}
     assert {int(i) // 10_000 for i in learnt} == {0, 1, 2}
-    assert {tuple(s.fields) for s in train + valid} == {("frames", "t", "target")}
+    assert {tuple(s.fields) for s in train + valid} == {("frames", "t", "speed", "target")}
     again, _ = TASK.split([drive(800)], 0.2, seed=1)
     assert [s.name for s in again] == [s.name for s in train]
     with pytest.raises(UserError, match="too short"):
@@ -109,7 +109,7 @@ def test_each_fold_is_split_by_a_seed_of_its_own(monkeypatch):
     for k, fold in enumerate(task.folds({"udacity": None}, 3, seed=7)):
         train, valid = task.split(block_folds(drives, 5)[k][0], 0.15, 7 + k)
         assert fold.name == f"blocks {k + 1} of 5" and {tuple(s.fields) for s in fold.tests["udacity"]} == {
-            ("frames", "t", "target")
+            ("frames", "t", "speed", "target")
         }
         for ours, its in ((train, fold.train), (valid, fold.valid)):
             assert [s.fields["frames"].tolist() for s in ours] == [s.fields["frames"].tolist() for s in its]
