@@ -64,6 +64,11 @@ class Options:
         """The part of ``config``, which derives from this group, that belongs to it."""
         return cls(**{field.name: getattr(config, field.name) for field in dataclasses.fields(cls)})
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """Those that are not None, by name."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
 
 def flag(name: str) -> str:
     """An option as it is written on the command line."""

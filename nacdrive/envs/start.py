@@ -32,10 +32,6 @@ class Start(Options):
     """carracing, udacity-track: metres per second at which the car begins; 0 if not given."""
 
     @property
-    def given(self) -> dict[str, float]:
-        return {name: value for name in START_OPTIONS if (value := getattr(self, name)) is not None}
-
-    @property
     def place(self) -> dict[str, Any]:
         """``offset`` (m), ``heading`` (radians) and ``speed`` (m/s), as far as given: options of a ``reset``."""
         place = {name.removeprefix("start_"): value for name, value in self.given.items()}

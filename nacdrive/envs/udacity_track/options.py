@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from annotated_types import Interval
 
@@ -42,10 +42,6 @@ class RoadOptions(Options):
     sun_elevation: Annotated[float | None, Interval(ge=5, le=90)] = None
     """udacity-track: degrees of the sun above the horizon, from which it shines in the day's direction; the day's own
     if not given."""
-
-    @property
-    def given(self) -> dict[str, Any]:
-        return {name: value for name in ROAD_OPTIONS if (value := getattr(self, name)) is not None}
 
     def check(self, track: str | None) -> None:
         """Refuse options of random roads where ``track`` is none of them."""
