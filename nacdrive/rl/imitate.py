@@ -11,7 +11,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -358,9 +358,9 @@ class Imitation:
     def about(self, evaluation: dict[str, Any] | None) -> dict[str, Any]:
         return {
             "env": CARRACING, "actions": "continuous", "outputs": 2, "repeat": self.config.repeat,
-            "view": self.view.to_json(), "network": self.net.about, "teacher": self.config.expert,
+            "view": asdict(self.view), "network": self.net.about, "teacher": self.config.expert,
             "rule": self.config.rule, "seed": self.config.seed, "round": self.round, "decisions": self.drives.count,
-            "validation": evaluation, **({} if self.memory is None else {"memory": self.memory.to_json()}),
+            "validation": evaluation, **({} if self.memory is None else {"memory": asdict(self.memory)}),
             **({"disturbance": plain(self.config.disturbance)} if self.config.disturbance.active else {}),
         }  # fmt: skip
 

@@ -10,7 +10,7 @@ import io
 import re
 import zipfile
 import zlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +135,7 @@ def to_net(model: Sb3Zip, grey: bool = False) -> tuple[PolicyNet | nature.Nature
     named = str(_described(model.data.get("policy_kwargs"), "activation_fn") or "Tanh")
     with quoted(f"{model.path}: its network is not the one of CnnPolicy (", "): it cannot be exported.", ValueError):
         net = nature.of_sb3(model.tensors, view, re.sub(r".*\.|'>", "", named))
-    return net, {**about, "view": view.to_json(), "network": net.about}
+    return net, {**about, "view": asdict(view), "network": net.about}
 
 
 def _own(model: Sb3Zip) -> tuple[PolicyNet, dict[str, Any]]:

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -163,7 +163,7 @@ class Agent:
             "actions": "continuous" if self.continuous else "discrete",
             "repeat": self.repeat,
             **({"outputs": self.outputs} if self.env != CARRACING else {}),
-            **({} if self.memory is None else {"memory": self.memory.to_json()}),
+            **({} if self.memory is None else {"memory": asdict(self.memory)}),
         }
 
 
@@ -173,7 +173,7 @@ class TimeIsUpError(Exception):
 
 def build(config: PpoConfig, laps: ParallelVecEnv, memory: MemorySpec | None = None) -> PPO:
     """stable-baselines3's PPO with nacdrive's network, and with ``memory`` where it is given."""
-    remembering: dict[str, Any] = {} if memory is None else {"memory": memory.to_json()}
+    remembering: dict[str, Any] = {} if memory is None else {"memory": asdict(memory)}
     kind: Callable[..., PPO] = PPO if memory is None else partial(RecurrentPPO, sequence_length=config.sequence_length)
     model: PPO = kind(
         "CnnPolicy",

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -210,7 +211,7 @@ def test_a_memory_that_cannot_be_is_refused_before_a_folder_is_made(tmp_path: Pa
 def test_an_agent_of_other_actions_is_refused_by_the_environment(tmp_path: Path) -> None:
     about = {"env": RECALL, "actions": "discrete", "outputs": 3, "repeat": 1, "decisions": 1}
     memory = MemorySpec("lstm", window=4, width=8)
-    save_policy(tmp_path / "p.pt", PolicyNet(3, memory), {**about, "memory": memory.to_json()})
+    save_policy(tmp_path / "p.pt", PolicyNet(3, memory), {**about, "memory": asdict(memory)})
     with pytest.raises(UserError, match="has 3 actions"):
         load_expert(tmp_path / "p.pt").reset(env_spec(RECALL).make())
 
@@ -221,7 +222,7 @@ def test_the_verbs_evaluate_record_and_drive_with_an_agent_that_has_a_memory(
     memory = MemorySpec("nac-steady", window=4, width=8, heads=2, gap_s=0.1)
     about = {"env": RECALL, "actions": "discrete", "outputs": 2, "repeat": 1, "decisions": 1}
     agent = tmp_path / "agent.pt"
-    save_policy(agent, PolicyNet(2, memory), {**about, "memory": memory.to_json()})
+    save_policy(agent, PolicyNet(2, memory), {**about, "memory": asdict(memory)})
     common = ["--env", RECALL, "--episodes", "2"]
     assert dispatch(["expert", "eval", "--expert", str(agent), *common]) in (None, 0)
     record = ["record", "--expert", str(agent), "--workers", "1", "--out", str(tmp_path / "recording"), *common]

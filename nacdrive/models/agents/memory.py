@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -30,9 +30,6 @@ class MemorySpec:
     gap_s: float = 1.0
     """Usual seconds between two decisions."""
     options: dict[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class MemoryState(NamedTuple):

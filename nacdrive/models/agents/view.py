@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import cv2
@@ -41,9 +41,6 @@ class View:
         """[channels, height, width] of an observation."""
         below = INSTRUMENT_PIXELS // self.width if self.instruments else 0
         return self.frames * (3 if self.colour else 1), self.height + below, self.width
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
     def small(self, frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """uint8 [height, width, 3] RGB or [height, width] grey -> [channels of one frame, height, width]."""
