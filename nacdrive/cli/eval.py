@@ -30,7 +30,7 @@ def run(config: EvalConfig) -> dict[str, Any]:
     from nacdrive.common.paths import find_model
     from nacdrive.common.plugins import load_object
     from nacdrive.common.progress import progress_bar
-    from nacdrive.common.runs import run_record, usable_cores
+    from nacdrive.common.runs import run_record
     from nacdrive.drivers.exported import ExportedPolicy
     from nacdrive.drivers.policy import PolicyDriver
     from nacdrive.rollout.drive import LoadedDrive, usual_expert, warn_of_pixels
@@ -86,7 +86,7 @@ def run(config: EvalConfig) -> dict[str, Any]:
             out,
             tracks=tracks,
             films=config.videos,
-            workers=0 if config.watch else config.workers or usable_cores(),
+            workers=0 if config.watch else config.at_once,
             listeners=listeners,
             progress=show,
             config=config,

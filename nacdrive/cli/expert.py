@@ -132,7 +132,6 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
     """Drive, print the numbers, write them, a report and videos where asked to."""
     from nacdrive.common.files import result_folder
     from nacdrive.common.progress import progress_bar
-    from nacdrive.common.runs import usable_cores
     from nacdrive.models.files import check_device
     from nacdrive.rollout.drive import Drive
     from nacdrive.rollout.evaluate import evaluate
@@ -151,7 +150,7 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
     about = "".join(f", {value} renderer" for value in renderer.values())
     about += f", rule {drive.rule}" if drive.rule is not None else ""
     print(f"{env.title}, gymnasium {version('gymnasium')}, expert {config.expert}{about}")
-    workers = 0 if config.workers == 1 else config.workers or usable_cores()
+    workers = 0 if config.workers == 1 else config.at_once
     with TemporaryDirectory() as nowhere, progress_bar() as bar:
         out = Path(nowhere)
         if config.out is not None:

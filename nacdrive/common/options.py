@@ -211,9 +211,14 @@ class Processes(Options):
     workers: Annotated[int, Interval(ge=0, le=1024)] = 0
     """Processes that work at the same time; 0 means one per core."""
 
+    @property
+    def at_once(self) -> int:
+        """How many work at the same time, where there are jobs enough."""
+        return self.workers or usable_cores()
+
     def processes(self, most: int) -> int:
         """How many work at the same time on ``most`` jobs."""
-        return max(1, min(self.workers or usable_cores(), most))
+        return max(1, min(self.at_once, most))
 
 
 class Workers(Processes):

@@ -92,9 +92,8 @@ def record_episodes(
         tell()
 
     if listeners is None:
-        workers = max(1, min(config.parallel, seeds.missing))
         done = run_by_method(
-            EpisodeDriver, (config,), "record", seeds, workers=workers, on_message=count, ray=config.ray
+            EpisodeDriver, (config,), "record", seeds, workers=config.at_once, on_message=count, ray=config.ray
         )
     else:
         done = run_jobs(here.record, seeds, workers=0, on_message=count)

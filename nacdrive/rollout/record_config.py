@@ -80,10 +80,6 @@ class RecordConfig(
     def by_hand(self) -> bool:
         return self.expert == KEYBOARD
 
-    @property
-    def parallel(self) -> int:
-        return self.processes(self.episodes)
-
 
 def labelled_by(folders: Sequence[Path], spec: EnvSpec) -> str | None:
     """The expert that labelled all of the recordings in ``folders``; None where it is none that ``spec`` knows."""

@@ -121,10 +121,6 @@ class RobustnessConfig(
     most_tests: int = 0
     """Test sequences of each model, evenly thinned; 0: all."""
 
-    @property
-    def parallel(self) -> int:
-        return self.workers or usable_cores()
-
 
 class RuntimeConfig(
     LayersOption, SeedOption, BatchOption, Target, defaults={"batch_size": 1, "out": Path("runs/bench-runtime")}

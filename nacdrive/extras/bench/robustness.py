@@ -123,7 +123,7 @@ def compute(
     results = dict(done)
     missing = [job for job in jobs if job.key not in done]
     # Few models are not worth a process.
-    workers = min(config.parallel, len(missing)) if config.parallel > 1 else 0
+    workers = config.at_once if config.at_once > 1 else 0
     with path.open("a", encoding="utf-8") as file, closing(run_jobs(test_model, missing, workers=workers)) as computed:
         for job, result in computed:
             results[job.key] = result

@@ -13,7 +13,7 @@ from nacdrive.common.files import result_folder, write_json, write_text
 from nacdrive.common.paths import find_model
 from nacdrive.common.progress import progress_bar, resumable
 from nacdrive.common.result_folder import is_own
-from nacdrive.common.runs import check_resumable, plain, run_record, usable_cores
+from nacdrive.common.runs import check_resumable, plain, run_record
 from nacdrive.common.table import markdown
 from nacdrive.drivers.options import NOBODY
 from nacdrive.drivers.policy import PolicyDriver
@@ -67,8 +67,7 @@ def run(config: HuntConfig) -> dict[str, Any]:
     check_resumable(folder, config, FREE_TO_CHANGE)
     claim(folder / "drive.json", identify(drive))
     results = hunt_results(folder / RESULTS)
-    workers = config.workers or usable_cores()
-    work = Work(drive, config.least_share, 0 if workers == 1 else workers, config.ray)
+    work = Work(drive, config.least_share, 0 if config.at_once == 1 else config.at_once, config.ray)
     cases, stopped = search(config, work, knobs, areas, results)
     if not stopped:
         drive_again(work, here, results, folder)
