@@ -21,10 +21,10 @@ import numpy as np
 import torch
 from rich.progress import track
 
-from nacdrive.common.action import Action
+from nacdrive.common.action import FULL_BRAKE, Action
 from nacdrive.common.statistics import fraction, paired_difference
 from nacdrive.drivers.base import Driver
-from nacdrive.drivers.override import BRAKE, Override
+from nacdrive.drivers.override import Override
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.start import bad_start
 from nacdrive.rollout.drive import Drive
@@ -51,7 +51,7 @@ LED_AT_S, BRAKED_AT_S, FREE_AT_S = 5.0, 6.2, 9.0
 
 
 def led_off(driver: Driver, steering: float) -> Override:
-    return Override(driver, (LED_AT_S, None), (BRAKED_AT_S, Action(steering, 0.0, 0.0)), (FREE_AT_S, BRAKE))
+    return Override(driver, (LED_AT_S, None), (BRAKED_AT_S, Action(steering, 0.0, 0.0)), (FREE_AT_S, FULL_BRAKE))
 
 
 def to_the_right(driver: Driver) -> Override:

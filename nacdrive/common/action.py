@@ -32,3 +32,6 @@ class Action:
     """Whether a person decided it."""
     policy: Action | None = None
     """What the driver would have done, where a person drives in its stead."""
+
+
+FULL_BRAKE = Action(0.0, 0.0, 1.0)

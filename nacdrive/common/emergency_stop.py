@@ -11,7 +11,6 @@ HOLD_S = 0.3
 """The last steering is held for so long: a car in a bend must not be let go at once."""
 STRAIGHTEN_S = 0.4
 """The wheel is straightened over this time."""
-BRAKE = Action(0.0, 0.0, 1.0)
 
 
 class EmergencyStop:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from threading import Condition
 from typing import Any
 
-from nacdrive.common.action import KEYBOARD, Action
+from nacdrive.common.action import FULL_BRAKE, KEYBOARD, Action
 from nacdrive.drivers.base import Driver, DriverState, DriverWrapper
 from nacdrive.drivers.discrete import nearest_action
 from nacdrive.envs.base import DrivingEnv, Frame, Info, Keys
@@ -25,8 +25,6 @@ SILENCE_S = 0.5
 LOOK_S = 0.2
 """While the drive stands still, Ctrl-C is looked for this often."""
 LONGEST_STEP_S = 0.2
-HOLD_BRAKE = Action(0.0, 0.0, 1.0)
-"""Of a drive that is paused in a simulator whose time goes on."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +230,7 @@ class HumanOverride(DriverWrapper):
         if keys is None or self._wanted.paused:
             self._keyboard = None
         if self._wanted.paused:
-            return nearest_action(self._env, HOLD_BRAKE)
+            return nearest_action(self._env, FULL_BRAKE)
         # Where time passes by itself the safety stop has the last word, over people too.
         if own is not None and (keys is None or (failed and self._env.realtime)):
             return own

@@ -9,8 +9,6 @@ from nacdrive.drivers.base import Driver, DriverLike, DriverWrapper
 from nacdrive.drivers.discrete import nearest_action
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 
-BRAKE = Action(0.0, 0.0, 1.0)
-
 
 class Override(DriverWrapper):
     """Each of ``actions`` until its time, in seconds of the episode, in the place of what the driver decides; None, and

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nacdrive.common.action import Action
+from nacdrive.common.action import FULL_BRAKE, Action
 from nacdrive.common.errors import UserError
 from nacdrive.common.parallel import run_by_method, run_jobs
 from nacdrive.datasets.episode import Episode
@@ -17,7 +17,7 @@ from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.drivers import load_expert
 from nacdrive.drivers.base import Driver
 from nacdrive.drivers.mixture import Mixture
-from nacdrive.drivers.override import BRAKE, Override
+from nacdrive.drivers.override import Override
 from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.camera_noise import CameraNoise
@@ -183,7 +183,7 @@ class MixtureWorker:
                 if chosen.integers(2) or loaded.spec.lost_m <= BESIDE_M:
                     opened.start, led_at_s, led_until_s = bad_start(chosen, loaded.spec.lost_m), 0.0, 0.0
                 free_s = led_until_s + chosen.uniform(0, BRAKED_S)
-                opened.driver = Override(whole, (led_at_s, None), (led_until_s, side), (free_s, BRAKE))
+                opened.driver = Override(whole, (led_at_s, None), (led_until_s, side), (free_s, FULL_BRAKE))
             patience = LOST_AFTER + round(RECOVERY_S / opened.env.step_s) * (is_bad or case is not None)
             for tick in supervised(opened, patience):
                 # Where no newer frame has come, the policy's last decision holds: there is nothing to learn.

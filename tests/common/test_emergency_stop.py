@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nacdrive.common.action import Action
-from nacdrive.common.emergency_stop import BRAKE, HOLD_S, STRAIGHTEN_S, EmergencyStop
+from nacdrive.common.action import FULL_BRAKE, Action
+from nacdrive.common.emergency_stop import HOLD_S, STRAIGHTEN_S, EmergencyStop
 
 
 def test_steering_is_held_then_straightened_then_the_car_is_braked() -> None:
@@ -39,7 +39,7 @@ def test_a_new_drive_holds_no_old_steering() -> None:
 def test_its_times_are_those_that_the_pages_name() -> None:
     stop = EmergencyStop()
     assert (HOLD_S, STRAIGHTEN_S, stop.limit_s, stop.began_s) == (0.3, 0.4, 0.3, 0.0)
-    assert Action(0.0, 0.0, 1.0) == BRAKE and stop.reason is None
+    assert Action(0.0, 0.0, 1.0) == FULL_BRAKE and stop.reason is None
 
 
 def test_the_limits_themselves_are_still_allowed() -> None:

@@ -17,11 +17,11 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from nacdrive.common.action import Action
+from nacdrive.common.action import FULL_BRAKE, Action
 from nacdrive.common.emergency_stop import EmergencyStop
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 from nacdrive.envs.udacity.connections import SimulatorConnection
-from nacdrive.envs.udacity.server import STOP, SimulatorServer
+from nacdrive.envs.udacity.server import SimulatorServer
 from nacdrive.envs.udacity.telemetry import HEIGHT, WIDTH, BadTelemetryError, Report, picture
 
 LIMIT_S = 0.3
@@ -256,7 +256,7 @@ class UdacityEnv(DrivingEnv):
         now = time.monotonic()
         with self._changed:
             if drive is not self._drive:
-                return STOP
+                return FULL_BRAKE
             begins = self._emergency.reason is None
             # The car went on with the last action while nothing was decided in time: it is braked now.
             held_s = self._emergency.limit_s if self._emergency.overdue(now) else 0.0
@@ -291,7 +291,7 @@ class UdacityEnv(DrivingEnv):
                 self._emergency.restart(time.monotonic())
             self._changed.notify_all()
         if unanswered and not drive.connection.manual:
-            self._server.steer(drive.connection, STOP)
+            self._server.steer(drive.connection, FULL_BRAKE)
 
     # What the server asks (``server.Pilot``), in its own threads.
 
@@ -309,7 +309,7 @@ class UdacityEnv(DrivingEnv):
 
     def bad_report(self, connection: SimulatorConnection, reason: str) -> Action:
         drive = self._drive_of(connection)
-        return STOP if drive is None else self._fail(drive, reason)
+        return FULL_BRAKE if drive is None else self._fail(drive, reason)
 
     def stopping(self, connection: SimulatorConnection) -> bool:
         return self._drive_of(connection) is not None and self.safety is not None
@@ -318,11 +318,11 @@ class UdacityEnv(DrivingEnv):
         with self._changed:
             drive = self._drive_of(connection)
             if drive is None:
-                return STOP, False
+                return FULL_BRAKE, False
             if self._emergency.reason is not None:
                 return self._emergency.action(now_s), False
             if not self._emergency.overdue(now_s):
-                return STOP, False
+                return FULL_BRAKE, False
             why = "the policy is still at work" if drive.given else "the simulator sends no picture"
             if drive.waiting and not drive.given:
                 why = "nobody asks for pictures"

@@ -17,7 +17,7 @@ import socketio
 from engineio.exceptions import SocketIsClosedError
 from flask import Flask, request
 
-from nacdrive.common.action import Action
+from nacdrive.common.action import FULL_BRAKE, Action
 from nacdrive.common.errors import check_known
 from nacdrive.common.net import is_address, is_loopback, listen
 from nacdrive.common.units import MPH_PER_MPS
@@ -33,7 +33,6 @@ PARTING_S = 2.0
 """Longest time for which the car is braked before we go."""
 GOODBYE_S = 0.5
 """Longest time for which a client may take to hang up."""
-STOP = Action(0.0, 0.0, 1.0)
 COAST = Action(0.0, 0.0, 0.0)
 LANDING_PAGE = (
     "This is nacdrive's port for the Udacity simulator, which connects to it by itself: start the simulator and choose "
@@ -125,7 +124,7 @@ class SimulatorServer:
         cars = [each for each in self.connections.sound() if not each.manual]
         for car in cars:
             # Whoever was to answer its last report may have been interrupted.
-            self.steer(car, STOP)
+            self.steer(car, FULL_BRAKE)
         # A command holds until the next one, and one that brakes would reverse a car once it is slow.
         while any(car.speed_mps > RELEASE_MPS for car in cars) and time.monotonic() < until:
             time.sleep(0.05)
@@ -137,7 +136,7 @@ class SimulatorServer:
 
     def steer(self, connection: SimulatorConnection, action: Action) -> None:
         """Send a command, from whichever thread; the brake while the program is about to end or to be stopped."""
-        action = STOP if self._leaving else action
+        action = FULL_BRAKE if self._leaving else action
         self._engine.call(lambda: self._send(connection, "steer", connection.command(action)))
 
     def _send(self, connection: SimulatorConnection, event: str, data: dict[str, str]) -> None:
@@ -209,7 +208,7 @@ class SimulatorServer:
         if not (fresh or self._leaving or (connection.busy and self._pilot.stopping(connection))):
             self.dropped += 1
             return
-        answer: Action | None = STOP
+        answer: Action | None = FULL_BRAKE
         kept = False
         try:
             if not data:
@@ -265,7 +264,7 @@ class SimulatorServer:
             self.log.say("second", "Another one was connected before: the newer is driven, the older braked.")
         if self._leaving or not driven:
             # One that is not driven is left alone once it is slow and let go: each answer would make it report again.
-            return None if connection.rests and connection.speed_mps <= RELEASE_MPS else STOP, False
+            return None if connection.rests and connection.speed_mps <= RELEASE_MPS else FULL_BRAKE, False
         answer = self._pilot.report(connection, report, now_s, fresh=fresh)
         return answer, answer is None
 

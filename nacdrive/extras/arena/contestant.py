@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from nacdrive.common.action import KEYBOARD, Action
+from nacdrive.common.action import FULL_BRAKE, KEYBOARD, Action
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.recording import Recording
 from nacdrive.drivers.base import Driver, DriverState, DriverWrapper, Needs, Rerun
@@ -131,7 +131,7 @@ class Handicap(DriverWrapper):
         # Asked all the while, so that it remembers what it saw.
         action = super().act(frame, info)
         if float(info["t_s"]) < self._start_s - 1e-9:
-            return nearest_action(self._env, Action(0.0, 0.0, 1.0))
+            return nearest_action(self._env, FULL_BRAKE)
         if float(info.get("speed_mps") or 0.0) < self._top_mps or not action.throttle:
             return action
         return replace(nearest_action(self._env, replace(action, throttle=0.0)), logits=action.logits)
