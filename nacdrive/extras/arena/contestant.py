@@ -19,6 +19,7 @@ from nacdrive.datasets.recording import Recording
 from nacdrive.drivers.base import Driver, DriverState, DriverWrapper, Needs, Rerun
 from nacdrive.drivers.discrete import nearest_action
 from nacdrive.drivers.human import Keyboard
+from nacdrive.drivers.override import Override
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 from nacdrive.envs.camera_noise import CameraNoise, NoisyCamera
@@ -116,22 +117,15 @@ class AbandonedEpisode(Exception):  # noqa: N818 - a signal to the loop, no erro
     """Nobody wants the rest of the episode."""
 
 
-class Handicap(DriverWrapper):
+class Handicap(Override):
     """Keeps another driver standing for some seconds, and takes its gas above a speed."""
 
     def __init__(self, driver: Driver, contestant: Contestant) -> None:
-        super().__init__(driver)
-        self._top_mps, self._start_s = contestant.top_speed_mps or math.inf, contestant.head_start_s
-
-    def reset(self, env: DrivingEnv) -> None:
-        super().reset(env)
-        self._env = env
+        super().__init__(driver, (contestant.head_start_s - 1e-9, FULL_BRAKE))
+        self._top_mps = contestant.top_speed_mps or math.inf
 
     def act(self, frame: Frame, info: Info) -> Action:
-        # Asked all the while, so that it remembers what it saw.
         action = super().act(frame, info)
-        if float(info["t_s"]) < self._start_s - 1e-9:
-            return nearest_action(self._env, FULL_BRAKE)
         if float(info.get("speed_mps") or 0.0) < self._top_mps or not action.throttle:
             return action
         return replace(nearest_action(self._env, replace(action, throttle=0.0)), logits=action.logits)
