@@ -145,7 +145,6 @@ class PageHandler(QuietHandler):
     server: PageServer
 
     def handle_one_request(self) -> None:
-        """Wait for a request and answer it."""
         self.server.waiting[self.connection] = time.monotonic()
         try:
             super().handle_one_request()

@@ -96,7 +96,6 @@ class Arena:
         self._lanes: list[_Lane] = []
 
     def __enter__(self) -> Self:
-        """Load all contestants."""
         try:
             for contestant in self.contestants:
                 worker = start_worker(drive_contestant, contestant, name=f"nacdrive-{contestant.name}")

@@ -154,7 +154,6 @@ class Ghost(Rerun):
         self.actions, self._speeds = driven_actions(episode), episode.speed_mps
 
     def act(self, frame: Frame, info: Info) -> Action:
-        """The recorded action."""
         if abs(float(info.get("speed_mps") or 0.0) - self._speeds[self._step]) > SAME_MPS:
             raise UserError(
                 f"--ghost: driven once more, this drive is another one from {info['t_s']:.1f} s on (it was driven with "
@@ -194,7 +193,6 @@ class Gate(DriverWrapper):
         self._env, self._until_s, self._watched = env, 0.0, False
 
     def before_decision(self) -> None:
-        """Wait for permission."""
         super().before_decision()
         while self._env.t_s >= self._until_s - 1e-9:
             order = self._pipe.recv()

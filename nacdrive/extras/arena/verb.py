@@ -124,7 +124,6 @@ class ArenaConfig(
         return Path("runs") / in_path("-".join(parts))
 
     def contestants(self) -> list[Contestant]:
-        """All of them."""
         spec = self.spec
         usual = {"laps": 1.0} | ({"max_frames": spec.person_frames} if self.person else {})
         pace: dict[str, Any] = {"speed_mph": self.speed or spec.speed_mph, "device": self.device}
@@ -274,7 +273,6 @@ class Kept(Audience):
         self._recorders[index](tick)
 
     def add(self, rows: dict[str, Row]) -> None:
-        """Keep what came of a track."""
         self.tracks.append(rows)
         for name, row in rows.items():
             self._files[name].add(row)
