@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from nacdrive.common.errors import UserError
 from nacdrive.common.optional import named_extras
 
 if TYPE_CHECKING:
@@ -69,7 +71,6 @@ def load_policy(
         UserError: if there is none, or its file is damaged or no policy.
     """
     from nacdrive.common import plugins
-    from nacdrive.common.errors import UserError
     from nacdrive.drivers.exported import load_any_policy
     from nacdrive.layers import check_name
     from nacdrive.models.policy import Policy
@@ -97,8 +98,6 @@ def make_env(name: str = "carracing", **options: Any) -> DrivingEnv:
     Raises:
         UserError: if there is none of that name, or it has no such option.
     """
-    from inspect import signature
-
     from nacdrive.envs.registry import env_spec
 
     spec = env_spec(name)
@@ -123,7 +122,6 @@ def evaluate(
     Raises:
         UserError: as the verb; for ``workers`` with what cannot travel to another process.
     """
-    from nacdrive.common.errors import UserError
     from nacdrive.rollout.evaluate import EvalJob, RolloutWorker, by_track, drive_jobs, numbers
     from nacdrive.rollout.loading import load_drive
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.options import Options
+from nacdrive.common.paths import data_folder
 
 if TYPE_CHECKING:
     from nacdrive.datasets.inspect import Finding
@@ -46,7 +47,6 @@ class CheckConfig(Options):
 
 def list_(config: ListConfig) -> list[dict[str, Any]]:
     """Print what each data set is, how it is got, and where it lies."""
-    from nacdrive.common.paths import data_folder
     from nacdrive.datasets.downloads import DATA_SETS
 
     root = config.folder or data_folder()
@@ -67,7 +67,6 @@ def fetch(config: FetchConfig) -> None:
     """Fetch one data set after another."""
     from rich.progress import DownloadColumn
 
-    from nacdrive.common.paths import data_folder
     from nacdrive.common.progress import progress_bar
     from nacdrive.datasets import downloads
 
@@ -103,7 +102,6 @@ class FileBar:
 
 def check(config: CheckConfig) -> tuple[int, list[Finding]]:
     """Print one line per finding; 0 if all is sound, 1 if something is missing or damaged."""
-    from nacdrive.common.paths import data_folder
     from nacdrive.datasets.downloads import find_data_set
     from nacdrive.datasets.inspect import contents
 

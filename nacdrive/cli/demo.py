@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.files import result_folder
 from nacdrive.common.options import Device, DrivenPage, Options, Output, Processes, Tracks
 from nacdrive.drivers.options import ExpertOption
 from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.envs.world import RuleOption
-from nacdrive.rollout.train_config import DaggerOptions, LayerOption
+from nacdrive.rollout.record_config import RecordConfig
+from nacdrive.rollout.train_config import DaggerOptions, LayerOption, TrainConfig
 from nacdrive.training.config import EpochsOption
 
 if TYPE_CHECKING:
     from nacdrive.cli.drive import DriveConfig
     from nacdrive.datasets.episode import Episode
-    from nacdrive.rollout.record_config import RecordConfig
-    from nacdrive.rollout.train_config import TrainConfig
 
 FILMS = "none: pip install 'nacdrive[viz]' adds films"
 BATCH = 4
@@ -71,7 +71,6 @@ class DemoConfig(
 def run(config: DemoConfig) -> int:
     """Do all stages; those already done are only looked at."""
     from nacdrive.cli import drive
-    from nacdrive.common.files import result_folder
     from nacdrive.rollout.drive import Drive
     from nacdrive.rollout.evaluate import EvalJob, drive_jobs
 
@@ -133,8 +132,6 @@ def record_and_train(config: DemoConfig, recording: RecordConfig, training: Trai
 def stages(config: DemoConfig) -> tuple[RecordConfig, TrainConfig, DriveConfig]:
     """The verbs that the demo is made of."""
     from nacdrive.cli.drive import DriveConfig
-    from nacdrive.rollout.record_config import RecordConfig
-    from nacdrive.rollout.train_config import TrainConfig
 
     def given(*groups: type[Options]) -> dict[str, Any]:
         """What these groups of options are in the demo's own config."""

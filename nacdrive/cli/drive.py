@@ -12,12 +12,16 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
 from annotated_types import Interval
 
 from nacdrive.common.errors import UserError, quoted
+from nacdrive.common.files import refuse_existing
 from nacdrive.common.options import LivePage, Port, SaliencyOption, TimeLimit, TracksIfGiven, VideoOption
+from nacdrive.common.paths import find_model
 from nacdrive.drivers.options import CameraOptions, Driving, WheelOption, check_expert
 from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST
 from nacdrive.envs.world import World
@@ -120,7 +124,6 @@ def run(config: DriveConfig) -> int:
 
 def drive(config: DriveConfig) -> list[EpisodeResult]:
     """Drive the episodes of ``config``; prints the page's address and a line per episode."""
-    from nacdrive.common.files import refuse_existing
     from nacdrive.drivers.human import HumanControl
     from nacdrive.rollout.drive import warn_of_pixels
 
@@ -179,7 +182,6 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
 
 def load(config: DriveConfig) -> LoadedDrive:
     """Who drives what, and who rides along."""
-    from nacdrive.common.paths import find_model
     from nacdrive.rollout.drive import Drive, LoadedDrive, usual_expert
 
     spec = config.spec
@@ -230,8 +232,6 @@ def drive_episodes(
     teacher: TeachCard | None,
 ) -> list[EpisodeResult]:
     """Drive one seed after the other in an environment that waits for decisions."""
-    import numpy as np
-
     from nacdrive.cli.page import end_card
     from nacdrive.rollout.results import EpisodeMetrics
     from nacdrive.viz.video import video
@@ -387,8 +387,6 @@ def probes_of(config: DriveConfig, policy: PolicyDriver | None, page: LiveServer
 
 def warm_up(policy: PolicyDriver) -> float:
     """Decide on a few empty pictures, so that the first real one is not kept waiting; seconds that a decision takes."""
-    import numpy as np
-
     from nacdrive.envs.udacity.telemetry import HEIGHT, WIDTH
 
     took_s = []
@@ -404,8 +402,6 @@ def warm_up(policy: PolicyDriver) -> float:
 @contextmanager
 def status_line(env: Any, page: LiveServer | None, seconds: float | None) -> Iterator[None]:
     """Keep the page's status up to date meanwhile, and end the drive when the time is up."""
-    from threading import Event, Thread
-
     ended = Event()
     began = time.monotonic()
 
@@ -515,8 +511,6 @@ def sentence(result: EpisodeResult, metrics: dict[str, float]) -> str:
 
 def summary(commands: int, drives: int, stops: int, decided_ms: Collection[float], lost: int) -> str:
     """One sentence about all drives of a simulator in real time."""
-    import numpy as np
-
     if not decided_ms:
         return "no simulator came"
     median, p99 = np.percentile(list(decided_ms), [50, 99])

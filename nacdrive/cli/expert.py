@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.files import refuse_existing
+from nacdrive.common.files import refuse_existing, result_folder
 from nacdrive.common.options import Device, Result, Target, Tracks, Workers
 from nacdrive.drivers.options import ExpertOption, check_expert
 from nacdrive.envs.start import LAP_RULES
@@ -130,7 +130,6 @@ def evaluation_text(progress: Progress) -> str:
 
 def run_eval(config: EvalConfig) -> dict[str, Any]:
     """Drive, print the numbers, write them, a report and videos where asked to."""
-    from nacdrive.common.files import result_folder
     from nacdrive.common.progress import progress_bar
     from nacdrive.models.files import check_device
     from nacdrive.rollout.drive import Drive

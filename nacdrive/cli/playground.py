@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.files import refuse_existing, write_text
 from nacdrive.common.options import Target
+from nacdrive.common.paths import find_model
 from nacdrive.drivers.options import ModelOption
+from nacdrive.envs.registry import CARRACING
 
 SIDE = 96
 """Of the pictures of the world in the page."""
@@ -23,9 +26,6 @@ class PlaygroundConfig(
 
 def run(config: PlaygroundConfig) -> None:
     """Write the page and say how large it is."""
-    from nacdrive.common.files import refuse_existing, write_text
-    from nacdrive.common.paths import find_model
-
     if config.out.suffix not in (".html", ".htm"):
         raise UserError(f"--out is {config.out}: give a file that ends in .html.")
     refuse_existing(config.out, overwrite=config.overwrite, flag="--out")
@@ -36,7 +36,6 @@ def run(config: PlaygroundConfig) -> None:
 
 def page_of(model: Path, *, weights: bool = True) -> str:
     """The page in which the policy of ``model`` drives; without its weights for a page that has them already."""
-    from nacdrive.envs.registry import CARRACING
     from nacdrive.extras.export.html import in_script, network_json, page_style, script
     from nacdrive.extras.export.network_description import describe
     from nacdrive.extras.playground.html import PARTS, playground_page, sprites

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from nacdrive.common.errors import UserError, check_known
+from nacdrive.common.files import refuse_existing, write_text
 from nacdrive.common.options import Count, Device, Output
 from nacdrive.datasets.options import RecordingOption
 from nacdrive.drivers.options import ModelIfGiven
@@ -53,7 +54,6 @@ class PredictConfig(
 
 def run(config: PredictConfig) -> dict[str, Any]:
     """Predict, print, write."""
-    from nacdrive.common.files import refuse_existing
     from nacdrive.training.predict import TrainedSeries
 
     place = config.data.resolve()
@@ -84,7 +84,6 @@ def predict_classes(config: PredictConfig, model: TrainedSeries, out: Path) -> o
     """Digits or activities: a table, how many are right where that is known, classes.csv."""
     from rich.console import Console
 
-    from nacdrive.common.files import write_text
     from nacdrive.common.table import csv_text
     from nacdrive.extras.predict.predictions import predict_activities, predict_digits
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.files import read_json, refuse_existing
 from nacdrive.common.options import Page, SaliencyOption, VideoOption
+from nacdrive.common.paths import find_model
 from nacdrive.datasets.options import EpisodeOption, RecordingsOption
 from nacdrive.drivers.options import ModelIfGiven
+from nacdrive.envs.registry import spec_of_source
 from nacdrive.extras.arena.standings import ARENA
+from nacdrive.rollout.results import scores_of_evaluation
 
 if TYPE_CHECKING:
     from nacdrive.extras.export.card import Lap
@@ -35,7 +40,6 @@ class ReplayConfig(
 def run(config: ReplayConfig) -> None:
     """Serve the page until Ctrl-C, or write the video."""
     from nacdrive.cli.share import playground_of
-    from nacdrive.common.files import refuse_existing
     from nacdrive.web.episode_cache import EpisodeCache
     from nacdrive.web.replay import ReplayServer, film
 
@@ -69,8 +73,6 @@ def run(config: ReplayConfig) -> None:
 
 def parts_of(folder: Path) -> list[Path]:
     """``folder`` itself, or the recordings of an arena's contestants."""
-    from nacdrive.common.files import read_json
-
     if not (folder / ARENA).is_file():
         return [folder]
     parts = [folder / str(one["drives"]) for one in read_json(folder / ARENA)["contestants"]]
@@ -84,8 +86,6 @@ def open_run(folder: Path, config: ReplayConfig) -> tuple[ReplaySource, tuple[Wh
     whose lap can be sent.
     """
     from nacdrive.datasets.recording import Recording, kept_in
-    from nacdrive.envs.registry import spec_of_source
-    from nacdrive.rollout.results import scores_of_evaluation
     from nacdrive.viz.recorded import recorded_ticks
     from nacdrive.web.episode_cache import EpisodeLabel, ReplaySource
 
@@ -105,12 +105,9 @@ def open_run(folder: Path, config: ReplayConfig) -> tuple[ReplaySource, tuple[Wh
         )
         return recorded, None
 
-    from functools import partial
-
     import torch
 
     from nacdrive.cli.page import network_view
-    from nacdrive.common.paths import find_model
     from nacdrive.extras.what_if.recorded import what_if_of
     from nacdrive.models import load_policy
     from nacdrive.viz.recorded import driven_actions

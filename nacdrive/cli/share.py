@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.files import file_checksum, read_json, refuse_existing
 from nacdrive.common.options import Target, TimeLimit
+from nacdrive.common.paths import find_model
 from nacdrive.datasets.options import EpisodeOption, RecordingOption
 from nacdrive.drivers.options import ModelIfGiven
+from nacdrive.envs.registry import CARRACING, spec_of_source
 
 USUAL_MODEL = "nac_steady.pt"
 USUAL_S = 60.0
@@ -26,7 +30,6 @@ class ShareConfig(RecordingOption, ModelIfGiven, EpisodeOption, TimeLimit, Targe
 
 def run(config: ShareConfig) -> None:
     """Write the page and say how large it is."""
-    from nacdrive.common.files import refuse_existing
     from nacdrive.extras.export.html import export_html, load_lap
 
     refuse_existing(config.out, overwrite=config.overwrite, flag="--out")
@@ -44,20 +47,13 @@ def run(config: ShareConfig) -> None:
 
 def playground_of(source: str) -> Callable[[Path], str] | None:
     """Makes the playground that a shared lap of ``source`` opens; None where there is none."""
-    from functools import partial
-
     from nacdrive.cli.playground import page_of
-    from nacdrive.envs.registry import CARRACING
 
     return partial(page_of, weights=False) if source == CARRACING.name else None
 
 
 def model_of(config: ShareConfig, source: str) -> Path:
     """File of the policy that looks at the lap."""
-    from nacdrive.common.files import file_checksum, read_json
-    from nacdrive.common.paths import find_model
-    from nacdrive.envs.registry import spec_of_source
-
     spec = spec_of_source(source)
     task = spec.task if spec is not None else source
     if config.model is not None:

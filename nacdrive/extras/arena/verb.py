@@ -17,8 +17,11 @@ from nacdrive.common.files import result_folder, write_json
 from nacdrive.common.options import Device, LivePage, Output, Tracks
 from nacdrive.common.paths import find_model, in_path
 from nacdrive.common.runs import plain, run_record
+from nacdrive.datasets.manifest import DRIVES
+from nacdrive.datasets.recording import Recording
 from nacdrive.drivers.human import HumanControl
 from nacdrive.drivers.options import CameraOptions, SpeedOption, check_expert
+from nacdrive.drivers.tick import Tick
 from nacdrive.envs.registry import env_spec
 from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.envs.world import World
@@ -29,8 +32,6 @@ from nacdrive.rollout.drive import Drive
 from nacdrive.rollout.results import ResultsFile, Row
 
 if TYPE_CHECKING:
-    from nacdrive.datasets.recording import Recording
-    from nacdrive.drivers.tick import Tick
     from nacdrive.extras.arena.card import ArenaCard
     from nacdrive.rollout.recorder import EpisodeRecorder
     from nacdrive.web import LiveServer
@@ -140,9 +141,6 @@ class ArenaConfig(
 
     @cached_property
     def recording(self) -> Recording:
-        from nacdrive.datasets.manifest import DRIVES
-        from nacdrive.datasets.recording import Recording
-
         assert self.ghost is not None
         inside = self.ghost / DRIVES
         recording = Recording.open(inside if inside.is_dir() else self.ghost)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from nacdrive.common.files import refuse_existing
@@ -20,8 +21,6 @@ from nacdrive.extras.bench.config import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.progress import Progress
 
     from nacdrive.extras.bench.cell import Cell, Result
