@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.optional import named_extras
+from nacdrive.common.paths import find_model, find_recording
 
 if TYPE_CHECKING:
     from nacdrive.datasets.recording import Recording
@@ -172,7 +173,6 @@ def train(data: Data | Sequence[Data], layer: str = "nac-steady", **options: Any
     Raises:
         UserError: as the verb.
     """
-    from nacdrive.common.paths import find_recording
     from nacdrive.datasets.recording import Recording
     from nacdrive.models.files import load_policy
     from nacdrive.rollout.train_config import AUTO, TrainConfig
@@ -192,7 +192,6 @@ def export_onnx(policy: str | Path | Policy, out: str | Path) -> Path:
     Raises:
         UserError: if its layer cannot be exported, or the packages that write ONNX are not installed.
     """
-    from nacdrive.common.paths import find_model
     from nacdrive.extras.export.onnx import export_onnx as export
     from nacdrive.models.files import save_policy
 

@@ -29,11 +29,11 @@ from nacdrive.extras.arena.arena import Arena, Audience
 from nacdrive.extras.arena.contestant import Contestant
 from nacdrive.extras.arena.standings import ARENA, ranking, totals, totals_table, track_table
 from nacdrive.rollout.drive import Drive
+from nacdrive.rollout.recorder import EpisodeRecorder
 from nacdrive.rollout.results import ResultsFile, Row
 
 if TYPE_CHECKING:
     from nacdrive.extras.arena.card import ArenaCard
-    from nacdrive.rollout.recorder import EpisodeRecorder
     from nacdrive.web import LiveServer
 
 PERSON, GHOST = "person", "ghost"
@@ -253,8 +253,6 @@ class Kept(Audience):
     """
 
     def __init__(self, config: ArenaConfig, track: Arena, out: Path, stack: ExitStack) -> None:
-        from nacdrive.rollout.recorder import EpisodeRecorder
-
         self.config, self.out, self._arena, spec = config, out, track, config.spec
         self.tracks: list[dict[str, Row]] = []
         self._recorders: list[EpisodeRecorder] = []
