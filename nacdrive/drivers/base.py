@@ -142,12 +142,10 @@ class DriverWrapper(Driver):
 class FollowExpert(Driver):
     """Does what the expert that rides along would do: for recordings, under wrappers that disturb it."""
 
-    def __init__(self, name: str = "expert", needs: Needs | None = None) -> None:
-        self.name, self._needs = name, needs or Needs()
+    needs = Needs()
 
-    @property
-    def needs(self) -> Needs:
-        return self._needs
+    def __init__(self, name: str = "expert", needs: Needs | None = None) -> None:
+        self.name, self.needs = name, needs or Needs()
 
     def act(self, frame: Frame, info: Info) -> Action:
         if "expert_action" not in info:

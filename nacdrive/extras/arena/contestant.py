@@ -134,18 +134,14 @@ class Handicap(Override):
 class Ghost(Rerun):
     """Does what was done in a recording; its drive ends with that."""
 
-    name = "ghost"
+    name, needs = "ghost", Needs()
 
     def __init__(self, recording: Recording, spec: EnvSpec) -> None:
         super().__init__(())
         self._recording = recording
         first, rate = recording.load(0), spec.frames_per_second
         repeat = round(rate / recording.meta["fps"]) if rate is not None else None
-        self._needs = Needs(continuous=bool((first.choice < 0).all()), repeat=repeat, any_pace=True)
-
-    @property
-    def needs(self) -> Needs:
-        return self._needs
+        self.needs = Needs(continuous=bool((first.choice < 0).all()), repeat=repeat, any_pace=True)
 
     def take(self, seed: int) -> None:
         """Drive the episode of ``seed`` next."""
