@@ -6,8 +6,6 @@ Gymnasium itself has looked into no entry points since its version 1.0. None of 
 steps an episode may have depends on ``repeat``, and they end it themselves.
 """
 
-from __future__ import annotations
-
 import gymnasium
 
 IDS = {
