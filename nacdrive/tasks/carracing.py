@@ -52,7 +52,7 @@ class CarRacing(Imitation):
     data_folders = ("carracing", "carracing-expert")
     sample_recording = "carracing-sample"
     closed_loop = True
-    settings: Mapping[str, Any] = {"batch_size": 8, "chunk": 16, "epochs": 100}
+    settings: Mapping[str, Any] = {**Imitation.settings, "epochs": 100}
     note = (
         "Whole episodes are held out; the epoch is chosen on episodes of the training part. "
         "The return is that of tracks no training touched, where the budget has time to drive."

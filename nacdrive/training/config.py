@@ -53,10 +53,11 @@ class FitConfig(EpochsOption, BatchOption, PrecisionOption, SeedOption):
     """Decay per step of the running mean of the weights that is validated and kept; 0 = the weights themselves."""
     clip: Positive = 1.0
     """Largest norm of the gradient."""
-    soft: Share = 0.5
-    """Weight of the expert's whole distribution against its choice alone, 0 .. 1 (where it chooses among actions)."""
-    class_weights: NotNegative = 0.5
-    """Power of the inverse frequency by which an action or steering counts: 0 = all alike, 1 = balanced."""
+    soft: Share = 1.0
+    """Weight of the expert's whole distribution against its choice alone, 0 .. 1 (where it gives scores of actions)."""
+    class_weights: NotNegative | None = None
+    """Power of the inverse frequency by which an action or steering counts: 0 = all alike, 1 = balanced; if not given
+    0.5, and 0 where an expert's scores are known."""
     augment: bool = True
     """Change the frames a little at random: shifted, lit (udacity: mirrored and shadowed too)."""
     checkpoint_steps: Count = 100

@@ -134,8 +134,9 @@ class Fitting:
         self.path = checkpoint_path(self.folder, self.round_)
         self.train = Batches(train, config.chunk, config.batch_size)
         self.valid = Batches(valid, max(map(len, valid)), config.valid_batch) if valid else None
-        self.class_weights = self.task.class_weights(train, config.class_weights).to(self.device)
-        self.options = LossOptions(config.soft, config.class_weights)
+        power = self.task.balance(train) if config.class_weights is None else config.class_weights
+        self.class_weights = self.task.class_weights(train, power).to(self.device)
+        self.options = LossOptions(config.soft)
         self.optimizer = make_optimizer(self.network, config)
         self.progress = Progress(round=self.round_)
         # Running mean of the parameters, and the state of the network, with that mean, at the best epoch so far.

@@ -32,7 +32,7 @@ def test_a_fit_is_as_the_shipped_policies_were_unless_told_otherwise() -> None:
         "cosine",
     )
     assert (config.patience, config.valid_share, config.average, config.clip) == (8, 0.1, 0.99, 1)
-    assert (config.soft, config.class_weights, config.augment, config.checkpoint_steps) == (0.5, 0.5, True, 100)
+    assert (config.soft, config.class_weights, config.augment, config.checkpoint_steps) == (1.0, None, True, 100)
 
 
 def test_a_policy_is_trained_as_the_shipped_ones_were_unless_told_otherwise() -> None:

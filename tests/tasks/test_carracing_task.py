@@ -14,6 +14,7 @@ from nacdrive.envs.carracing.env import to_action
 from nacdrive.models.driving import DrivingNetwork
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import LossOptions
+from nacdrive.tasks.sample import Sample
 
 TASK = load_task("carracing")
 
@@ -87,6 +88,14 @@ def test_class_weights_average_to_one_and_favour_the_rare(tmp_path):
     assert weights[targets].mean() == pytest.approx(1.0)
     assert weights.argmax() == counts.argmin()
     assert torch.equal(TASK.class_weights(samples, 0.0), torch.ones(5))
+
+
+def test_an_expert_s_scores_say_by_themselves_what_a_rare_action_is_worth():
+    unscored = [Sample("a", {"teacher": torch.full((3, 5), torch.nan)})]
+    scored = [*unscored, Sample("b", {"teacher": torch.zeros(3, 5)})]
+    assert (TASK.balance(unscored), TASK.balance(scored)) == (0.5, 0.0)
+    # Steering and pedal have no scores, and no classes.
+    assert TASK.balance([Sample("c", {"target": torch.zeros(3, 2)})]) == 0.5
 
 
 def batch_of(samples):

@@ -208,6 +208,9 @@ class Regression:
     name, inputs, measure_name = "slopes", ("t", "values", "padding"), "mae"
     criterion = None
 
+    def balance(self, samples):
+        return 0.5
+
     def class_weights(self, samples, power):
         return torch.ones(1)
 

@@ -144,11 +144,12 @@ class Teaching:
     def command(self) -> str:
         """The command that trains the same policy."""
         config = replace(self.training, lessons=tuple(self.folder / one.lesson for one in self.rounds))
+        balance = "" if config.class_weights is None else f" --class-weights {config.class_weights:g}"
         data, lessons = (" ".join(map(str, paths)) for paths in (config.data, config.lessons))
         return (
             f"nacdrive train --task {config.task} --model {config.model} --first {config.first} --data {data} "
             f"--lessons {lessons} --lesson-frames {config.lesson_frames} --epochs {config.epochs} "
             f"--batch-size {config.batch_size} --learning-rate {config.learning_rate:g} --schedule {config.schedule} "
-            f"--average {config.average:g} --seed {config.seed} --window {config.window} --soft {config.soft:g} "
-            f"--class-weights {config.class_weights:g}"
+            f"--average {config.average:g} --seed {config.seed} --window {config.window} --soft {config.soft:g}"
+            f"{balance}"
         )
