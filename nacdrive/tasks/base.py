@@ -22,14 +22,6 @@ challenge on the same data was posed."""
 
 
 @dataclass(frozen=True)
-class LossOptions:
-    """How the loss is formed."""
-
-    soft: float = 1.0
-    """Weight of the teacher's whole distribution (cross-entropy) against its best action alone; 0 .. 1."""
-
-
-@dataclass(frozen=True)
 class Metric:
     """A number that a table shows."""
 
@@ -143,8 +135,11 @@ class Task(ABC):
         return batch
 
     @abstractmethod
-    def loss(self, outputs: Tensor, batch: Batch, weights: Tensor, options: LossOptions) -> tuple[Tensor, Tensor]:
-        """Weighted sum of the losses and sum of the weights, over the steps that are no padding."""
+    def loss(self, outputs: Tensor, batch: Batch, weights: Tensor, soft: float) -> tuple[Tensor, Tensor]:
+        """Weighted sum of the losses and sum of the weights, over the steps that are no padding.
+
+        ``soft`` (0 .. 1) is the weight of a teacher's whole distribution (cross-entropy) against its best action alone.
+        """
 
     @abstractmethod
     def measure(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:

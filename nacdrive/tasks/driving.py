@@ -24,7 +24,7 @@ from nacdrive.datasets.recording import Recording, unique_episodes
 from nacdrive.models import Policy, PolicyConfig, save_policy
 from nacdrive.models.driving import DrivingNetwork
 from nacdrive.models.series import layer_options
-from nacdrive.tasks.base import LossOptions, Metric, Task
+from nacdrive.tasks.base import Metric, Task
 from nacdrive.tasks.images import relight
 from nacdrive.tasks.sample import Batch, Sample
 from nacdrive.tasks.splits import evenly
@@ -185,9 +185,9 @@ class Imitation(DrivingTask):
         """Each sequence lit a little differently: nothing else is known to leave the right action as it is."""
         return {**batch, "frames": relight(batch["frames"], generator)}
 
-    def loss(self, outputs: Tensor, batch: Batch, weights: Tensor, options: LossOptions) -> tuple[Tensor, Tensor]:
+    def loss(self, outputs: Tensor, batch: Batch, weights: Tensor, soft: float) -> tuple[Tensor, Tensor]:
         if "teacher" in batch:
-            return choice_loss(outputs, batch, weights, options)
+            return choice_loss(outputs, batch, weights, soft)
         return self.control_loss(outputs, batch)
 
     def control_loss(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -256,8 +256,8 @@ def inverse_frequency(classes: Tensor, count: int, power: float) -> Tensor:
     return (weights / (weights * counts).sum() * counts.sum()).float()
 
 
-def choice_loss(scores: Tensor, batch: Batch, weights: Tensor, options: LossOptions) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of scores [B, T, choices] with the expert's choice, mixed with that against its distribution.
+def choice_loss(scores: Tensor, batch: Batch, weights: Tensor, soft: float) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of scores [B, T, choices] with the expert's choice, mixed by ``soft`` with that against its distribution.
 
     The batch has ``target`` [B, T], -1 where unknown, and ``teacher`` [B, T, choices], its scores, NaN where unknown.
     Returns the sum of the losses, weighted with those of the choices, and the sum of the weights.
@@ -265,11 +265,11 @@ def choice_loss(scores: Tensor, batch: Batch, weights: Tensor, options: LossOpti
     known = ~batch["padding"] & (batch["target"] >= 0)
     outputs, target, teacher = scores[known].float(), batch["target"][known], batch["teacher"][known]
     log_p = outputs.log_softmax(dim=-1)
-    hard = F.nll_loss(log_p, target, reduction="none")
-    soft = -(teacher.nan_to_num(0.0).softmax(dim=-1) * log_p).sum(dim=-1)
-    share = torch.where(teacher.isnan().any(dim=-1), 0.0, options.soft)
+    by_choice = F.nll_loss(log_p, target, reduction="none")
+    by_scores = -(teacher.nan_to_num(0.0).softmax(dim=-1) * log_p).sum(dim=-1)
+    share = torch.where(teacher.isnan().any(dim=-1), 0.0, soft)
     weight = weights[target]
-    return (weight * torch.lerp(hard, soft, share)).sum(), weight.sum()
+    return (weight * torch.lerp(by_choice, by_scores, share)).sum(), weight.sum()
 
 
 def agreement(scores: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:

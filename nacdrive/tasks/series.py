@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nacdrive.models.series import SeriesConfig, SeriesNetwork, layer_options, save_series
-from nacdrive.tasks.base import LossOptions, Metric, Task
+from nacdrive.tasks.base import Metric, Task
 from nacdrive.tasks.sample import Batch, Sample
 from nacdrive.tasks.splits import field_of, joined
 
@@ -111,7 +111,7 @@ class Classification(SeriesTask):
     measure_name = "accuracy"
     metrics: tuple[Metric, ...] = (Metric("accuracy", "accuracy, %", higher=True),)
 
-    def loss(self, outputs: Tensor, batch: Batch, weights: Tensor, options: LossOptions) -> tuple[Tensor, Tensor]:
+    def loss(self, outputs: Tensor, batch: Batch, weights: Tensor, soft: float) -> tuple[Tensor, Tensor]:
         """Cross-entropy where a class is known; outputs [..., classes], ``target`` [...]."""
         counted = self.counted(batch)
         return F.cross_entropy(outputs[counted].float(), batch["target"][counted], reduction="sum"), counted.sum()
@@ -141,7 +141,7 @@ class Regression(SeriesTask):
         Metric("mae", "MAE", higher=False, digits=4),
     )
 
-    def loss(self, outputs: Tensor, batch: Batch, weights: Tensor, options: LossOptions) -> tuple[Tensor, Tensor]:
+    def loss(self, outputs: Tensor, batch: Batch, weights: Tensor, soft: float) -> tuple[Tensor, Tensor]:
         """Squared error where the truth is known; outputs [..., 1], ``target`` [...], NaN where unknown."""
         counted, error = self.error(outputs, batch)
         return error.square().sum(), counted.sum()

@@ -21,7 +21,7 @@ from nacdrive.datasets.udacity_log_convert import SOURCE, episodes_of
 from nacdrive.layers import build
 from nacdrive.models import PolicyConfig
 from nacdrive.models.driving import DrivingNetwork
-from nacdrive.tasks.base import EVERYTHING, Fold, LossOptions, Metric, ProtocolName, Size
+from nacdrive.tasks.base import EVERYTHING, Fold, Metric, ProtocolName, Size
 from nacdrive.tasks.driving import NO_TEST, DrivingTask, decided_on, frames_of, inverse_frequency, truncate
 from nacdrive.tasks.images import CAMERA, CROP, SEEN, Augmentation, augmented, prepared
 from nacdrive.tasks.sample import Batch, Sample
@@ -185,7 +185,7 @@ class Udacity(DrivingTask):
             changed[name][~is_changed] = batch[name][~is_changed]
         return changed
 
-    def loss(self, outputs: Tensor, batch: Batch, weights: Tensor, options: LossOptions) -> tuple[Tensor, Tensor]:
+    def loss(self, outputs: Tensor, batch: Batch, weights: Tensor, soft: float) -> tuple[Tensor, Tensor]:
         """Squared error of the steering, weighted; outputs [B, T, 1]."""
         present = ~batch["padding"]
         target = batch["target"][present]

@@ -17,7 +17,7 @@ from torch.func import functional_call
 from nacdrive.common.errors import UserError, first_line, quoted
 from nacdrive.common.tensor_file import read_tensor_file, write_tensor_file
 from nacdrive.layers.base import SequenceLayer
-from nacdrive.tasks.base import LossOptions, Task
+from nacdrive.tasks.base import Task
 from nacdrive.tasks.sample import Batch, Sample
 from nacdrive.tasks.splits import Block, seeded
 from nacdrive.training.batches import Batches
@@ -136,7 +136,6 @@ class Fitting:
         self.valid = Batches(valid, max(map(len, valid)), config.valid_batch) if valid else None
         power = self.task.balance(train) if config.class_weights is None else config.class_weights
         self.class_weights = self.task.class_weights(train, power).to(self.device)
-        self.options = LossOptions(config.soft)
         self.optimizer = make_optimizer(self.network, config)
         self.progress = Progress(round=self.round_)
         # Running mean of the parameters, and the state of the network, with that mean, at the best epoch so far.
@@ -200,7 +199,7 @@ class Fitting:
         self.optimizer.zero_grad(set_to_none=True)
         with self.autocast():
             outputs = self.network(*(batch[name] for name in self.task.inputs))
-        total, weight = self.task.loss(outputs, batch, self.class_weights, self.options)
+        total, weight = self.task.loss(outputs, batch, self.class_weights, self.config.soft)
         loss = total / weight.clamp(min=1e-6)
         torch.autograd.backward(loss + self.network.penalty(batch) if isinstance(self.network, Penalised) else loss)
         norm = nn.utils.clip_grad_norm_(self.network.parameters(), config.clip)
@@ -238,7 +237,7 @@ class Fitting:
             batch = self.to_device(self.valid.load(key))
             with self.autocast():
                 outputs = functional_call(self.network, self.mean, tuple(batch[name] for name in self.task.inputs))
-            total, weight = self.task.loss(outputs, batch, self.class_weights, self.options)
+            total, weight = self.task.loss(outputs, batch, self.class_weights, self.config.soft)
             losses, weights = losses + float(total), weights + float(weight)
             total, count = self.task.measure(outputs, batch)
             measures, counts = measures + float(total), counts + float(count)

@@ -9,7 +9,6 @@ import torch
 from nacdrive.common.errors import UserError
 from nacdrive.common.tensor_file import CHECKSUM
 from nacdrive.models.series import SeriesConfig, SeriesNetwork, load_series, margins, save_series
-from nacdrive.tasks.base import LossOptions
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.series import UNKNOWN, Classification, Regression, mean_gap, scale_of
 from nacdrive.tasks.splits import rotate, stratified
@@ -73,11 +72,11 @@ def test_steps_without_a_label_or_behind_the_end_count_for_nothing():
     outputs = torch.zeros(1, 3, 2)
     outputs[0, :, 1] = 50.0
     batch = {"target": torch.tensor([[1, UNKNOWN, 0]]), "padding": torch.tensor([[False, False, True]])}
-    total, count = Classification().loss(outputs, batch, torch.ones(1), LossOptions())
+    total, count = Classification().loss(outputs, batch, torch.ones(1), 1.0)
     assert (float(total), int(count)) == (pytest.approx(0.0, abs=1e-6), 1)
     assert [int(v) for v in Classification().measure(outputs, batch)] == [1, 1]
     numbers = {"target": torch.tensor([[1.0, torch.nan, 9.0]]), "padding": batch["padding"]}
-    total, count = Regression().loss(torch.full((1, 3, 1), 3.0), numbers, torch.ones(1), LossOptions())
+    total, count = Regression().loss(torch.full((1, 3, 1), 3.0), numbers, torch.ones(1), 1.0)
     assert (float(total), int(count)) == (4.0, 1)
 
 

@@ -13,7 +13,6 @@ from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.envs.carracing.env import to_action
 from nacdrive.models.driving import DrivingNetwork
 from nacdrive.tasks import load_task
-from nacdrive.tasks.base import LossOptions
 from nacdrive.tasks.sample import Sample
 
 TASK = load_task("carracing")
@@ -105,27 +104,27 @@ def batch_of(samples):
 
 def test_padding_and_unknown_labels_do_not_count(tmp_path):
     batch, scores = batch_of(TASK.load([record(tmp_path / "r")])), torch.randn(2, 20, 5)
-    options, even = LossOptions(), torch.ones(5)
+    even = torch.ones(5)
     batch["padding"][0, 10:] = True
     batch["target"][1, :5] = -1
-    total, weight = TASK.loss(scores, batch, even, options)
+    total, weight = TASK.loss(scores, batch, even, 1.0)
     assert weight == 25
     other = scores.clone()
     other[0, 10:], other[1, :5] = 9.0, -9.0
-    assert TASK.loss(other, batch, even, options)[0] == pytest.approx(float(total), rel=1e-6)
+    assert TASK.loss(other, batch, even, 1.0)[0] == pytest.approx(float(total), rel=1e-6)
 
 
 def test_the_loss_is_least_at_the_teachers_own_scores(tmp_path):
     batch = batch_of(TASK.load([record(tmp_path / "r")]))
-    own = TASK.loss(batch["teacher"], batch, torch.ones(5), LossOptions(soft=1.0))[0]
+    own = TASK.loss(batch["teacher"], batch, torch.ones(5), 1.0)[0]
     for other in (batch["teacher"] * 2, batch["teacher"] + torch.randn(2, 20, 5)):
-        assert TASK.loss(other, batch, torch.ones(5), LossOptions(soft=1.0))[0] > own
+        assert TASK.loss(other, batch, torch.ones(5), 1.0)[0] > own
     assert TASK.measure(batch["teacher"], batch) == (40, 40)
 
 
 def test_without_the_teachers_scores_its_choice_alone_counts(tmp_path):
     batch, scores = batch_of(TASK.load([record(tmp_path / "r", logits=False)])), torch.randn(2, 20, 5)
-    soft, hard = (TASK.loss(scores, batch, torch.ones(5), LossOptions(soft=s))[0] for s in (1.0, 0.0))
+    soft, hard = (TASK.loss(scores, batch, torch.ones(5), s)[0] for s in (1.0, 0.0))
     assert torch.isfinite(soft)
     assert soft == hard
 
@@ -203,10 +202,10 @@ def test_the_continuous_loss_is_nothing_at_the_labels_and_steering_counts_five_t
     batch["padding"][0, 10:] = True
     right = batch["target"].clone()
     right[0, 10:] = 9.0
-    assert [float(x) for x in TASK.loss(right, batch, even, LossOptions())] == [0.0, 60.0]
+    assert [float(x) for x in TASK.loss(right, batch, even, 1.0)] == [0.0, 60.0]
     assert TASK.measure(right, batch) == (30, 30)
     steered, pressed = (right + 0.01 * torch.tensor(which) for which in ((1.0, 0.0), (0.0, 1.0)))
-    losses = [float(TASK.loss(y, batch, even, LossOptions())[0]) for y in (steered, pressed)]
+    losses = [float(TASK.loss(y, batch, even, 1.0)[0]) for y in (steered, pressed)]
     assert losses[0] == pytest.approx(25 * losses[1], rel=1e-3)
     assert TASK.measure(right + torch.tensor((0.06, 0.0)), batch)[0] == 0
     assert TASK.class_weights(TASK.load([tmp_path / "r"]), 1.0) == even

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from nacdrive.tasks import load_driving_task, load_task
-from nacdrive.tasks.base import LossOptions, Size
+from nacdrive.tasks.base import Size
 from nacdrive.tasks.driving import (
     agreement,
     choice_loss,
@@ -79,7 +79,7 @@ def test_a_loss_is_of_known_choices_alone_and_mixed_with_the_teachers_scores_whe
     }
     p = scores[0, :2].log_softmax(-1)
     hard, soft = -p[[0, 1], [0, 1]], -p[0].mean()
-    total, count = choice_loss(scores, batch, torch.tensor([1.0, 3.0]), LossOptions(soft=0.25))
+    total, count = choice_loss(scores, batch, torch.tensor([1.0, 3.0]), 0.25)
     assert float(total) == pytest.approx(float(0.75 * hard[0] + 0.25 * soft + 3 * hard[1])) and float(count) == 4
     assert [int(value) for value in agreement(scores, batch)] == [2, 2]
     assert [int(value) for value in agreement(scores.flip(-1), batch)] == [0, 2]
@@ -99,7 +99,7 @@ def test_errors_of_control_are_of_what_the_network_gives_and_clipped_where_they_
     task = load_driving_task("imitation")
     batch = {"target": torch.tensor([[[0.5, -1.0], [0.0, 0.0]]]), "padding": torch.tensor([[False, True]])}
     both, steering = torch.tensor([[[2.0, 0.0], [9.0, 9.0]]]), torch.tensor([[[2.0], [9.0]]])
-    loss = task.loss(both, batch, torch.ones(1), LossOptions())
+    loss = task.loss(both, batch, torch.ones(1), 1.0)
     assert [float(value) for value in loss] == [1.5**2 + 1, 2]
     assert [float(value) for value in task.measure(both, batch)] == [0.5 + 1, 2]
     assert [float(value) for value in task.measure(steering, batch)] == [0.5, 1]
@@ -171,7 +171,7 @@ def test_steps_without_a_truth_without_a_score_or_beside_the_sequence_count_nowh
         "scored": torch.tensor([[False, True, True, True, True]]),
     }
     outputs = torch.tensor([[[9.0], [4.0], [9.0], [3.0], [9.0]]])
-    assert [float(value) for value in task.loss(outputs, batch, torch.ones(1), LossOptions())] == [5, 2]
+    assert [float(value) for value in task.loss(outputs, batch, torch.ones(1), 1.0)] == [5, 2]
     assert [float(value) for value in task.measure(outputs, batch)] == [3, 2]
     del batch["scored"]
     assert [float(value) for value in task.measure(outputs, batch)] == [11, 3]
@@ -194,7 +194,7 @@ def test_the_most_frequent_class_is_what_a_model_must_beat() -> None:
     batch = {"target": torch.tensor([1, -1, 2]), "padding": torch.zeros(3, 2, dtype=torch.bool)}
     right, count = task.measure(torch.eye(3)[[1, 1, 0]], batch)
     assert (int(right), int(count)) == (1, 2)
-    total, count = task.loss(torch.zeros(3, 3), batch, torch.ones(3), LossOptions())
+    total, count = task.loss(torch.zeros(3, 3), batch, torch.ones(3), 1.0)
     assert float(total) == pytest.approx(2 * np.log(3)) and int(count) == 2
 
 

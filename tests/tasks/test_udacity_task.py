@@ -11,7 +11,6 @@ from nacdrive.datasets.images import decode_image, encode_png
 from nacdrive.datasets.udacity_log_convert import import_log
 from nacdrive.models import Policy
 from nacdrive.tasks import Sample, load_task
-from nacdrive.tasks.base import LossOptions
 from nacdrive.tasks.images import Augmentation, augmented, prepare
 from nacdrive.tasks.splits import block_folds, blocks_of
 from nacdrive.tasks.udacity import bin_of, drive_sample, drives_in, with_sides
@@ -213,12 +212,12 @@ def test_padding_counts_neither_in_loss_nor_measure():
     batch, outputs = batch_of(3, 4), torch.zeros(3, 4, 1)
     batch["padding"][0, 2:] = True
     even = torch.ones(21)
-    total, weight = TASK.loss(outputs, batch, even, LossOptions())
+    total, weight = TASK.loss(outputs, batch, even, 1.0)
     assert weight == 10
     assert total == pytest.approx(float(batch["target"][~batch["padding"]].square().sum()))
     wrong = outputs.clone()
     wrong[0, 2:] = 7.0
-    assert TASK.loss(wrong, batch, even, LossOptions())[0] == total
+    assert TASK.loss(wrong, batch, even, 1.0)[0] == total
     assert TASK.measure(wrong, batch) == TASK.measure(outputs, batch)
     wrong[1] = -9.0
     error, count = TASK.measure(wrong, batch)

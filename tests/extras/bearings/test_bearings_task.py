@@ -12,7 +12,7 @@ from nacdrive.extras.bearings.features import FeatureTable
 from nacdrive.extras.bearings.runs import PublishedBearing, RunToFailure, read_own, read_runs, relative, run_of
 from nacdrive.extras.bearings.task import Bearings, row_samples, scaled
 from nacdrive.tasks import load_task
-from nacdrive.tasks.base import LossOptions, Size
+from nacdrive.tasks.base import Size
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.splits import field_of, segments
 from nacdrive.training.batches import Batches
@@ -63,11 +63,11 @@ def test_segments_are_learnt_from_whole_and_their_context_is_not_learnt_twice(na
     assert {(c.start, c.stop) for chunks in batches.epoch(0, 0) for c in chunks} == {(0, len(s)) for s in fold.train}
     batch = batches.load(batches.epoch(None, 0)[-1])
     outputs_ = torch.randn(*batch["padding"].shape, task.outputs, generator=torch.Generator().manual_seed(0))
-    total, count = task.loss(outputs_, batch, torch.ones(1), LossOptions())
+    total, count = task.loss(outputs_, batch, torch.ones(1), 1.0)
     assert int(count) == int((batch["scored"] & ~batch["padding"]).sum()) < int((~batch["padding"]).sum())
     # What is said of the context changes nothing.
     other = outputs_.masked_fill(~batch["scored"][..., None], 99.0)
-    assert float(task.loss(other, batch, torch.ones(1), LossOptions())[0]) == pytest.approx(float(total))
+    assert float(task.loss(other, batch, torch.ones(1), 1.0)[0]) == pytest.approx(float(total))
     assert task.measure(other, batch) == task.measure(outputs_, batch)
 
 
