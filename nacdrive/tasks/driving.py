@@ -257,7 +257,7 @@ def inverse_frequency(classes: Tensor, count: int, power: float) -> Tensor:
 
 
 def choice_loss(scores: Tensor, batch: Batch, weights: Tensor, soft: float) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of scores [B, T, choices] with the expert's choice, mixed by ``soft`` with that against its distribution.
+    """Cross-entropy of scores [B, T, choices] with the expert's choice, mixed (``soft``) with that of its distribution.
 
     The batch has ``target`` [B, T], -1 where unknown, and ``teacher`` [B, T, choices], its scores, NaN where unknown.
     Returns the sum of the losses, weighted with those of the choices, and the sum of the weights.

@@ -14,7 +14,7 @@ from nacdrive.cli.main import dispatch
 from nacdrive.cli.playground import page_of
 from nacdrive.common.errors import UserError
 from nacdrive.common.paths import shipped
-from nacdrive.models import Policy, save_policy
+from nacdrive.models import Policy, PolicyConfig, save_policy
 from tests.helpers.small_policies import saved
 from tests.web.test_page import until
 
@@ -90,6 +90,26 @@ def test_it_drives_from_a_file_takes_in_changes_and_gives_them_on_as_a_link(
     until(tab, f"{FRAME} === 0")
     assert [url for url in asked if not url.startswith("data:")] == []
     assert tab.faults == [] and other.faults == []
+
+
+def test_all_neurons_of_a_circuit_that_every_head_shares_can_be_muted(
+    open_page: Callable[..., Any], tmp_path: Path
+) -> None:
+    sizes: dict[str, Any] = {"window": 2, "d_model": 8, "num_heads": 2, "dense": 8, "pedal": True, "projection": 8}
+    save_policy(Policy.new(PolicyConfig("carracing", "nac-key", (), **sizes), "key"), tmp_path / "key.pt")
+    assert dispatch(["playground", "--model", str(tmp_path / "key.pt"), "-o", str(tmp_path / "p.html")]) == 0
+    tab = open_page((tmp_path / "p.html").as_uri())
+    until(tab, f"{FRAME} > 2")
+    tab.select_option("#group", "motor")
+    names = tab.eval_on_selector_all("#neuron option", "all => all.map((one) => one.textContent)")
+    assert names == ["all of them", *(f"{gate} of head {h}" for gate in "φωρ" for h in (1, 2))]
+    # Its neurons are of no head.
+    assert tab.locator("#of option").count() == 1
+    tab.select_option("#neuron", index=6)
+    tab.click("#mute")
+    (row,) = tab.query_selector_all("#edits li")
+    assert row.text_content().rstrip("✕") == "motor neuron 6 of all heads muted"
+    assert tab.faults == []
 
 
 @pytest.mark.nightly

@@ -9,6 +9,7 @@ import { drawOcclusion, readOcclusion } from "/js/occlusion.js";
 import { onTheme, toggleTheme } from "/js/theme.js";
 import { WhyPanel } from "/js/why_panel.js";
 import { side, verb } from "/js/words.js";
+import { headMuted, listHeads, listNeurons } from "./circuit_lists.js";
 import { Edits } from "./edits.js";
 import { Film, imageOf } from "./film.js";
 import { Lap, editPicture, sameDecision } from "./lap.js";
@@ -16,14 +17,11 @@ import { LapChart } from "./lap_chart.js";
 import { Network, floatsOf } from "./network.js";
 import { Overlay } from "./overlay.js";
 
-const COMPONENTS = ["φ (target)", "ω (rate)"];
 const json = (id) => JSON.parse($(id).textContent);
 
 // Time for the browser to draw and to answer between two pieces of work.
 const breathe = () => new Promise((done) => setTimeout(done, 0));
 
-/** @returns {import("/js/edits.js").Edit} */
-const headMuted = (head) => ({ kind: "mute", head, group: null, neuron: null });
 
 class Player {
   /** @param {Lap} lap */
@@ -62,7 +60,7 @@ class Player {
     input("seek").max = String(lap.length - 1);
     $("film").replaceChildren();
     this.buildBars();
-    this.buildCircuit();
+    listHeads(this.network.sequence, (edit) => this.edits.toggle(edit));
     $("film-h").hidden = $("film").hidden = network.window < 2;
     const feelsTime = this.circuit || network.description.sequence.kind === "cfc";
     $("time-edits").hidden = !feelsTime;
@@ -84,40 +82,6 @@ class Player {
       return bar;
     });
     $("bars").replaceChildren(...this.bars);
-  }
-
-  buildCircuit() {
-    const s = this.network.sequence;
-    $("heads-part").hidden = $("of-head").hidden = !this.circuit;
-    const option = (value, text) => new Option(text, value);
-    if (!this.circuit) {
-      put($("network-legend"), "The layer");
-      $("group").replaceChildren(option("unit", "unit"));
-    } else {
-      $("group").replaceChildren(...["sensory", "inter", "command", "motor"].map((g) => option(g, `${g} neurons`)));
-      input("group").value = "inter";
-      $("of").replaceChildren(option("", "every head"), ...Array.from({ length: s.oneCircuit ? 0 : s.heads }, (_, h) => option(h, `head ${h + 1}`)));
-      $("heads").replaceChildren(...Array.from({ length: s.heads }, (_, h) => {
-        const button = document.createElement("button");
-        button.type = "button";
-        button.textContent = String(h + 1);
-        button.setAttribute("aria-label", `Mute head ${h + 1}`);
-        button.addEventListener("click", () => this.edits.toggle(headMuted(h)));
-        return button;
-      }));
-    }
-    this.listNeurons();
-  }
-
-  listNeurons() {
-    const s = this.network.sequence;
-    const group = input("group").value;
-    const size = { ...s.sizes, unit: s.width }[group];
-    const pair = (i) => (group === "motor" ? COMPONENTS[i] : group === "sensory" ? (i < s.depth ? `q ${i + 1}` : `k ${i - s.depth + 1}`) : `${i + 1}`);
-    const key = (i) => (group === "motor" ? `${"φωρ"[Math.floor(i / s.heads)]} of head ${(i % s.heads) + 1}` : `${i + 1}`);
-    const name = s.oneCircuit ? key : pair;
-    const all = group === "unit" ? [] : [new Option("all of them", "")];
-    $("neuron").replaceChildren(...all, ...Array.from({ length: size }, (_, i) => new Option(name(i), String(i))));
   }
 
   // ---------------------------------------------------------------- a moment
@@ -421,7 +385,7 @@ class Player {
     for (const kind of ["dim", "blur", "shift"]) on(kind, "input", () => this.edits.set(kind, Number(input(kind).value)));
     on("every-frame", "change", () => { this.edits.everyFrame = input("every-frame").checked; this.changed(); });
     on("occlusion", "click", () => this.occlusion());
-    on("group", "change", () => this.listNeurons());
+    on("group", "change", () => listNeurons(this.network.sequence));
     on("mute", "click", () => this.mute());
     on("undo", "click", () => this.edits.undo());
     on("clear", "click", () => this.edits.clear());

@@ -5,6 +5,7 @@ import { alike, encode, words } from "/js/edits.js";
 import { explain, muting } from "/js/effects.js";
 import { WhyPanel } from "/js/why_panel.js";
 import { side } from "/js/words.js";
+import { headMuted, listHeads, listNeurons } from "../../export/page/circuit_lists.js";
 import { Edits } from "../../export/page/edits.js";
 import { Network, floatsOf } from "../../export/page/network.js";
 import { Overlay } from "../../export/page/overlay.js";
@@ -23,11 +24,8 @@ import { roadAlong, roadOfSeed } from "./track.js";
 const FIRST_SEED = 4000007;
 const FRAME_MS = 1000 / FPS;
 const WORK_MS = 12; // of a picture on the screen, for the world and the network
-const COMPONENTS = ["φ (target)", "ω (rate)"];
 const json = (/** @type {string} */ id) => JSON.parse($(id).textContent);
 
-/** @returns {import("/js/edits.js").Edit} */
-const headMuted = (/** @type {number} */ head) => ({ kind: "mute", head, group: null, neuron: null });
 /** @returns {import("/js/edits.js").Edit} */
 const frameHidden = (/** @type {number} */ back) => ({ kind: "hide", back });
 
@@ -374,34 +372,9 @@ class Playground {
 
   build() {
     const { sequence, description, window } = this.network;
-    const circuit = Boolean(sequence.heads);
     put($("about"), `${description.name} (${description.model}) drives; change it, blind it, blow at it, race it`);
     $("memory-part").hidden = window < 2;
-    $("heads-part").hidden = $("of-head").hidden = !circuit;
-    if (!circuit) put($("network-legend"), "Its layer");
-    const groups = circuit ? ["sensory", "inter", "command", "motor"].map((g) => new Option(`${g} neurons`, g)) : [new Option("unit", "unit")];
-    $("group").replaceChildren(...groups);
-    if (circuit) input("group").value = "inter";
-    const heads = Array.from({ length: sequence.heads ?? 0 }, (_, h) => h);
-    $("of").replaceChildren(new Option("every head", ""), ...heads.map((h) => new Option(`head ${h + 1}`, String(h))));
-    $("heads").replaceChildren(...heads.map((h) => {
-      const button = document.createElement("button");
-      button.type = "button";
-      put(button, String(h + 1));
-      button.setAttribute("aria-label", `Mute head ${h + 1}`);
-      button.addEventListener("click", () => this.edits.toggle(headMuted(h)));
-      return button;
-    }));
-    this.listNeurons();
-  }
-
-  listNeurons() {
-    const { sequence: s } = this.network;
-    const group = input("group").value;
-    const size = { sensory: 2 * s.depth, inter: s.inters, command: s.commands, motor: 2, unit: s.width }[group];
-    const name = (/** @type {number} */ i) => (group === "motor" ? COMPONENTS[i] : group === "sensory" ? (i < s.depth ? `q ${i + 1}` : `k ${i - s.depth + 1}`) : `${i + 1}`);
-    const all = group === "unit" ? [] : [new Option("all of them", "")];
-    $("neuron").replaceChildren(...all, ...Array.from({ length: size }, (_, i) => new Option(name(i), String(i))));
+    listHeads(sequence, (edit) => this.edits.toggle(edit));
   }
 
   mute() {
@@ -436,7 +409,7 @@ class Playground {
     on("gust-left", () => this.blow(-1));
     on("gust-right", () => this.blow(1));
     on("forget", () => this.forgetAll());
-    on("group", () => this.listNeurons(), "change");
+    on("group", () => listNeurons(this.network.sequence), "change");
     on("mute", () => this.mute());
     on("undo", () => this.edits.undo());
     on("clear", () => this.clear());
