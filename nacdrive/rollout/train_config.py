@@ -141,7 +141,7 @@ def as_taught(policy: Policy, *, drives: bool = False) -> dict[str, Any]:
     ``drives`` (DAgger), through a camera as bad as then.
     """
     learnt = policy.meta.get("config") or {}
-    names = ("batch_size", "soft", "class_weights", "speed_weight", *(("vary_camera",) if drives else ()))
+    names = ("batch_size", "soft", "class_weights", *(("vary_camera",) if drives else ()))
     options = {name: learnt[name] for name in names if name in learnt}
     if drives:
         camera, known = learnt.get("disturbance") or {}, {field.name for field in fields(CameraNoise)}

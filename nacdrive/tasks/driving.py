@@ -170,7 +170,7 @@ class Imitation(DrivingTask):
         }
 
     def balance(self, samples: Sequence[Sample]) -> float:
-        """None where a teacher's scores are known: they say by themselves what a rare action is worth."""
+        """No balance where a teacher's scores are known: they say by themselves what a rare action is worth."""
         is_scored = any(not s.fields["teacher"].isnan().all() for s in samples if "teacher" in s.fields)
         return 0.0 if is_scored else super().balance(samples)
 

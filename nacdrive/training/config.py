@@ -57,7 +57,7 @@ class FitConfig(EpochsOption, BatchOption, PrecisionOption, SeedOption):
     """Weight of the expert's whole distribution against its choice alone, 0 .. 1 (where it gives scores of actions)."""
     class_weights: NotNegative | None = None
     """Power of the inverse frequency by which an action or steering counts: 0 = all alike, 1 = balanced; if not given
-    0.5, and 0 where an expert's scores are known."""
+    0.5, and 0 where an expert's scores of any frame are known."""
     augment: bool = True
     """Change the frames a little at random: shifted, lit (udacity: mirrored and shadowed too)."""
     checkpoint_steps: Count = 100

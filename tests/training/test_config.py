@@ -28,8 +28,8 @@ def test_the_limits_themselves_are_allowed():
     FitConfig(weight_decay=0.0, class_weights=0.0, patience=0, seed=2**31 - 1, soft=1.0, average=0.0, valid_share=0.0)
 
 
-def test_the_recipe_without_options_is_that_of_the_published_results():
-    """What the model cards and the result pages leave out of their commands."""
+def test_the_recipe_without_options_is_what_commands_leave_out():
+    """Those of the model cards and the result pages."""
     assert FitConfig() == FitConfig(
         epochs=30,
         batch_size=8,

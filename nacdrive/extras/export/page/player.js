@@ -22,7 +22,6 @@ const json = (id) => JSON.parse($(id).textContent);
 // Time for the browser to draw and to answer between two pieces of work.
 const breathe = () => new Promise((done) => setTimeout(done, 0));
 
-
 class Player {
   /** @param {Lap} lap */
   constructor(lap) {
