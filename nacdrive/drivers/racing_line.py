@@ -171,7 +171,7 @@ def cautious() -> RacingLine:
 
 def with_margin() -> RacingLine:
     """Four fifths of the grip, for ``--expert nacdrive.drivers.racing_line:with_margin``: a teacher for those who see
-    little or late, hardly slower where they see all; the recordings of the shipped ``nac_steady_continuous.pt``.
+    little or late, hardly slower where they see all; it drove the recordings of ``nac_steady_continuous.pt``.
     """
     return RacingLine(WITH_MARGIN)
 

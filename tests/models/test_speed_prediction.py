@@ -77,7 +77,7 @@ def explained(file: Path, recording: Path) -> float:
 def test_features_tell_the_speed_and_the_file_is_that_of_any_policy(recording: Path, tmp_path: Path) -> None:
     plain = train_policy(config_of(recording, tmp_path / "plain", 0.0))
     taught = train_policy(config_of(recording, tmp_path / "taught", 1.0))
-    assert explained(taught, recording) > explained(plain, recording)
+    assert explained(taught, recording) > explained(plain, recording) + 0.1
     a, b = load_policy(plain), load_policy(taught)
     assert a.network.state_dict().keys() == b.network.state_dict().keys()
     assert a.config == b.config

@@ -122,7 +122,7 @@ def compute(
     write_text(path, "".join(json.dumps(row) + "\n" for row in read_rows(path)))
     results = dict(done)
     missing = [job for job in jobs if job.key not in done]
-    # Few models are not worth a process.
+    # One alone needs no other process.
     workers = config.at_once if config.at_once > 1 else 0
     with path.open("a", encoding="utf-8") as file, closing(run_jobs(test_model, missing, workers=workers)) as computed:
         for job, result in computed:
