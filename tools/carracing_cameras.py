@@ -5,14 +5,15 @@
     python tools/carracing_cameras.py --out test.jsonl --show
 
 It goes on where it was stopped: a drive whose line is in --out is not driven again. Tracks are 2000000 to 2000099,
-with --second 2001000 to 2001099 (and other bad starts), with --validation 3999000 to 3999015; fast pixels. What is
-compared is registered in docs/results/carracing.md.
+with --tests 2 2001000 to 2001099 (and other bad starts) and so on, with --validation 3999000 to 3999015, with
+--more-validation 3998200 to 3998215 too; fast pixels. What is compared is registered in docs/results/carracing.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,12 +38,12 @@ CAMERAS = {
     "5 to 20 Hz": CameraNoise(rate=(5.0, 20.0)),
 }
 STARTS, LED_OFF = "bad starts", "led off, to the "
-VALIDATION = range(3_999_000, 3_999_016)
-TESTS = range(2_000_000, 2_000_100), range(2_001_000, 2_001_100)
-"""The first tracks, and those of --second, for what was taught after the first had been looked at."""
-BEGINS = range(4_000_200, 4_000_224), range(4_001_200, 4_001_224)
+VALIDATION = range(3_999_000, 3_999_016), range(3_998_200, 3_998_216)
+TESTS = [range(first, first + 100) for first in (2_000_000, 2_001_000, 2_002_000)]
+"""The first tracks, and those of --tests 2 and 3, for what was taught after the ones before had been looked at."""
+BEGINS = [range(first, first + 24) for first in (4_000_200, 4_001_200, 4_002_200)]
 """Tracks on which the car begins at rest beside the road, and has 600 frames."""
-LED = range(3_999_020, 3_999_028), range(3_999_120, 3_999_128)
+LED = [range(first, first + 8) for first in (3_999_020, 3_999_120, 3_999_220)]
 """Tracks on which a car is led off the road."""
 WON = 0.05
 """Share of the lap from which on a car has left the place where it stood."""
@@ -62,27 +63,36 @@ def to_the_left(driver: Driver) -> Override:
     return led_off(driver, -1.0)
 
 
-def jobs(which: int | None) -> list[tuple[str, int, Drive]]:
-    """Name of the camera, seed, and how it is driven: on the first or second tests, or on the validation tracks."""
+def validation_jobs(parts: int) -> list[tuple[str, int, Drive]]:
+    """Name of the camera, seed, and how it is driven: on so many parts of the validation tracks."""
+    return camera_jobs([seed for part in VALIDATION[:parts] for seed in part])
+
+
+def camera_jobs(seeds: Iterable[int]) -> list[tuple[str, int, Drive]]:
     usual = {"renderer": "fast"}
-    seeds = VALIDATION if which is None else TESTS[which]
-    drives = [(name, seed, Drive(options=usual, camera=one)) for name, one in CAMERAS.items() for seed in seeds]
-    for k, seed in enumerate(() if which is None else BEGINS[which]):
-        place = bad_start(np.random.default_rng(k + 100 * (which or 0)))
+    return [(name, seed, Drive(options=usual, camera=one)) for name, one in CAMERAS.items() for seed in seeds]
+
+
+def test_jobs(which: int) -> list[tuple[str, int, Drive]]:
+    """Likewise on the tests, the first of which is 0."""
+    usual = {"renderer": "fast"}
+    drives = camera_jobs(TESTS[which])
+    for k, seed in enumerate(BEGINS[which]):
+        place = bad_start(np.random.default_rng(k + 100 * which))
         start = {"start_offset": place["offset"], "start_heading": np.degrees(place["heading"]), "start_speed": 0.0}
         drives.append((STARTS, seed, Drive(options={**usual, **start, "max_frames": 600})))
-    for side in () if which is None else ("left", "right"):
+    for side in ("left", "right"):
         led = Drive(options=usual, around=(f"carracing_cameras:to_the_{side}",), safety_stop=False)
-        drives += [(LED_OFF + side, seed, led) for seed in LED[which or 0]]
+        drives += [(LED_OFF + side, seed, led) for seed in LED[which]]
     return drives
 
 
-def drive_all(who: dict[str, Drive], which: int | None, out: Path) -> None:
+def drive_all(who: dict[str, Drive], jobs: list[tuple[str, int, Drive]], out: Path) -> None:
     known = {(row["who"], row["camera"], row["seed"]) for row in read(out)}
     with out.open("a") as file:
         for name, whose in who.items():
             checksum = whose.checksum
-            todo = [job for job in jobs(which) if (name, *job[:2]) not in known]
+            todo = [job for job in jobs if (name, *job[:2]) not in known]
             for camera, seed, drive in track(todo, name):
                 mine = replace(drive, model=whose.model, driver=whose.driver)
                 free = 0.0
@@ -142,7 +152,8 @@ def main() -> None:
     parser.add_argument("models", type=Path, nargs="*")
     parser.add_argument("--experts", nargs="*", default=())
     parser.add_argument("--validation", action="store_true")
-    parser.add_argument("--second", action="store_true")
+    parser.add_argument("--more-validation", action="store_true")
+    parser.add_argument("--tests", type=int, default=1, choices=range(1, 1 + len(TESTS)))
     parser.add_argument("--against", help="who is subtracted")
     parser.add_argument("--expert", help="whose undisturbed returns are 100 %%")
     parser.add_argument("--show", action="store_true", help="drive nothing")
@@ -151,7 +162,9 @@ def main() -> None:
     torch.set_num_threads(1)
     who = {str(path): Drive(model=path) for path in given.models} | {name: Drive(driver=name) for name in given.experts}
     if not given.show:
-        drive_all(who, None if given.validation else int(given.second), given.out)
+        validates = given.validation or given.more_validation
+        jobs = validation_jobs(1 + given.more_validation) if validates else test_jobs(given.tests - 1)
+        drive_all(who, jobs, given.out)
     show(given.out, given.against, given.expert)
 
 

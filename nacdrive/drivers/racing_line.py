@@ -32,6 +32,8 @@ SLOW, FROM_REST = 8.0, 0.2
 """Below this speed there is at least so much gas, as of the five actions, where what no camera shows is not said."""
 CIRCLING, CIRCLING_SPEED = 0.05, 40.0
 """Steering and speed with which a road is looked for where none is in sight: a circle of some 60 units' radius."""
+USUAL_GAP_S, LEAST_PACE = 0.05, 0.5
+"""Up to so many seconds between two pictures the plan's speed is driven; least share of it where they come later."""
 PENALTY, ROUNDS = 0.001, 400
 """Of the solver of the racing line: its step, and how many."""
 
@@ -74,6 +76,7 @@ class RacingLine(Driver):
 
     def __init__(self, parameters: RacingLineParameters | None = None) -> None:
         self.parameters = parameters or RacingLineParameters()
+        self._pace = 1.0  # share of the planned speed
         self._world: Any = None
 
     def reset(self, env: Any) -> None:
@@ -104,7 +107,7 @@ class RacingLine(Driver):
         x, y = hull.position
         speed = float(hull.linearVelocity.length)
         s = self._locate(x, y)
-        limit = self._at_s(self.limits, s + p.reaction_s * speed)
+        limit = self._pace * self._at_s(self.limits, s + p.reaction_s * speed)
         if not any(wheel.tiles for wheel in self.world.car.wheels):
             limit = min(limit, LOST_SPEED)
         steering = self._steering(hull, x, y, s, speed)
@@ -207,6 +210,24 @@ class AsSeen(RacingLine):
             own = Action(-math.copysign(CIRCLING, hull.angularVelocity), gas, brake)
         # At rest the tyres need so little that who learns it by squared errors may stand for ever.
         return replace(own, throttle=max(own.throttle, FROM_REST)) if speed < SLOW else own
+
+
+class AtFrameRate(AsSeen):
+    """``AsSeen``, the slower the longer ago the picture before was taken: what is done then is held for as long."""
+
+    SLOWER = 4 / 3
+    """By which share of the planned speed for each second beyond ``USUAL_GAP_S``."""
+
+    def reset(self, env: Any) -> None:
+        super().reset(env)
+        self._last_s, self._pace = 0.0, 1.0
+
+    def act(self, frame: Frame | None = None, info: Info | None = None) -> Action:
+        now_s = 0.0 if info is None else float(info["t_s"])
+        if now_s > self._last_s:
+            self._pace = 1 - min(self.SLOWER * max(now_s - self._last_s - USUAL_GAP_S, 0.0), 1 - LEAST_PACE)
+        self._last_s = now_s
+        return super().act(frame, info)
 
 
 def racing_line(track: NDArray[np.float64], parameters: RacingLineParameters) -> NDArray[np.float64]:

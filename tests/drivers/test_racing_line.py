@@ -17,6 +17,7 @@ from nacdrive.drivers.racing_line import (
     speed_plan,
     with_margin,
 )
+from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.carracing.env import make_carracing
 from nacdrive.envs.carracing.fast_renderer import FastCarRacing
 from nacdrive.envs.carracing.tyres import MASS
@@ -72,6 +73,21 @@ def test_as_seen_on_the_road_it_is_the_driver_with_a_margin() -> None:
         mine, yours = list(its), list(others)
     assert mine[0].action.throttle == 0.2 > yours[0].action.throttle > 0, "more gas from rest"
     assert mine[-1].episode_return == pytest.approx(yours[-1].episode_return, abs=4)
+
+
+@pytest.mark.parametrize("hertz", [5.0, 25.0])
+def test_at_frame_rate_it_is_the_slower_the_rarer_the_pictures(hertz: float) -> None:
+    options, camera = {"renderer": "fast", "max_frames": 500}, CameraNoise(rate=(hertz, hertz))
+    drives = []
+    for name in ("AtFrameRate", "AsSeen"):
+        with Drive(driver=f"nacdrive.drivers.racing_line:{name}", options=options, camera=camera).open(SEEDS[0]) as one:
+            drives.append(list(one))
+    mine, others = drives
+    if hertz == 25.0:
+        assert [tick.action for tick in mine] == [tick.action for tick in others]
+    else:
+        assert max(tick.speed_mps for tick in mine) < 0.9 * max(tick.speed_mps for tick in others)
+        assert mine[-1].progress > 0.4
 
 
 def lap(world: FastCarRacing, seed: int, driver: RacingLine, repeat: int) -> float:
