@@ -4,6 +4,8 @@ nacdrive train --task udacity --model nac-steady --data A B C --dagger 4 --rate 
 nacdrive eval --sim udacity --track random --model RUN/nac_steady.pt --episodes 50 --speed 25 --out GOOD
 nacdrive eval --sim udacity --track random --model RUN/nac_steady.pt --episodes 50 --speed 25 --blackout 0.3 --out BLACK
 python tools/udacity_card.py --policy RUN/nac_steady.pt --log RUN/metrics.jsonl --evals GOOD BLACK
+
+What it had learnt before it went on with ``--first``: ``--stages FIRST.pt SECOND.pt``.
 """
 
 from __future__ import annotations
@@ -45,18 +47,18 @@ wanders:
 | validation MAE of the steering, on blocks kept aside | {mae:.4f} |
 | seed, the median of three by validation | {seed} |
 
-The geometric driver drove 100 random roads (`udacity-random`), 50 of difficulty 1 (`udacity-hard`) and both fixed
-tracks; its wheel was disturbed, and its way back is the label. `udacity_track` is 1,800 rows that a person recorded in
-the real simulator (three cameras, not shipped). Then the policy drove {rounds} rounds of random roads, each drive with
-its own draw of what is wrong with the camera, and the geometric driver labelled them. All three training seeds, and
-what is compared with what: [docs/results/roads.md](../../docs/results/roads.md). How the policy drives the real
-simulator was not measured: no Unity build was run here; how it steers on rows of it stands in
+The geometric driver drove 100 random roads (`udacity-random`), 50 of difficulty 1 (`udacity-hard`), both fixed
+tracks{among_cars}; its wheel was disturbed, and its way back is the label. `udacity_track` is 1,800 rows that a person
+recorded in the real simulator (three cameras, not shipped). Then the policy drove {rounds} rounds of random roads, each
+drive with its own draw of what is wrong with the camera, and the geometric driver labelled them. All three training
+seeds, and what is compared with what: [docs/results/roads.md](../../docs/results/roads.md). How the policy drives the
+real simulator was not measured: no Unity build was run here; how it steers on rows of it stands in
 [docs/results/udacity.md](../../docs/results/udacity.md).
 
 Recorded and trained with (of `udacity-hard` the command was not kept)
 
 {record_commands}
-    {train_command}
+{train_commands}
 
 and judged with
 
@@ -64,13 +66,14 @@ and judged with
 
 on nacdrive {nacdrive}, torch {torch}. The log of the training is [{log}]({log}).
 """
-RECORDED = [
-    f"nacdrive record --sim udacity {what} --max-frames 600 --no-sides --out {name}"
-    for what, name in (
-        ("--track random --roads 100 --episodes 100", "udacity-random"),
-        ("--episodes 20 --seed 3500000", "udacity-fixed"),
-    )
-]
+RECORDED = {
+    "udacity-random": "--track random --roads 100 --episodes 100 --max-frames 600 --no-sides",
+    "udacity-fixed": "--episodes 20 --seed 3500000 --max-frames 600 --no-sides",
+    "udacity-dense": "--track random --slow-cars 14 --seed 3000300 --episodes 60",
+    "udacity-lake": "--track lake --episodes 5",
+    "udacity-mountain": "--track mountain --episodes 5",
+}
+"""How each recording was made, by the geometric driver."""
 ROWS = {
     "drives that never left the road": lambda n: (
         f"**{n['flawless']['count']} of {n['drives']}** (95 %: {n['flawless']['interval95'][0]:.0%} to "
@@ -87,9 +90,11 @@ ROWS = {
 """Title of each row, and how it is made from a track's numbers."""
 
 
-def card(policy: Policy, file: Path, evaluations: Sequence[dict[str, Any]]) -> str:
-    """The text of the card, from the ``metrics.json`` of evaluations."""
+def card(policy: Policy, file: Path, evaluations: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]]) -> str:
+    """The text of the card, from the ``metrics.json`` of evaluations, and the metas of what it was before."""
     meta, config = policy.meta, policy.config
+    stages = [*before, meta]
+    data = {Path(folder).name for stage in stages for folder in stage["config"]["data"]}
     columns = {
         f"{'unseen roads' if track == RANDOM else track}, {metrics['model']['speed_mph']:g} mph"
         + camera_of(metrics): numbers
@@ -106,13 +111,19 @@ def card(policy: Policy, file: Path, evaluations: Sequence[dict[str, Any]]) -> s
         "columns": " | ".join(columns),
         "lines": "---|" * (len(columns) - 1) + "---",
         "rows": "\n".join(f"| {title} | {' | '.join(map(tell, columns.values()))} |" for title, tell in ROWS.items()),
-        "data": " and ".join(Path(folder).name for folder in meta["config"]["data"]),
+        "data": " and ".join(
+            name for folder in meta["config"]["data"] if not (name := Path(folder).name).startswith("dagger-")
+        )
+        + (" and the rounds before" if before else ""),
+        "among_cars": " and 60 roads among 14 slow cars (`udacity-dense`)" if "udacity-dense" in data else "",
         "train_frames": meta["train_frames"],
         "mae": meta["valid_mae"],
-        "rounds": meta["config"]["dagger"],
-        "seed": meta["config"]["seed"],
-        "record_commands": "\n".join(f"    {command}" for command in RECORDED),
-        "train_command": portable(meta["command"]),
+        "rounds": sum(stage["config"]["dagger"] for stage in stages),
+        "seed": stages[0]["config"]["seed"],
+        "record_commands": "\n".join(
+            f"    nacdrive record --sim udacity {how} --out {name}" for name, how in RECORDED.items() if name in data
+        ),
+        "train_commands": "\n".join(f"    {portable(stage['command'])}" for stage in stages),
         "eval_commands": "\n".join(f"    {portable(metrics['run']['command'])}" for metrics in evaluations),
         "log": f"{file.stem}.metrics.jsonl",
         **{name: meta["versions"][name] for name in ("nacdrive", "torch")},
@@ -136,6 +147,7 @@ def main() -> None:
     parser.add_argument("--policy", type=Path, required=True, help="file of nacdrive train")
     parser.add_argument("--log", type=Path, required=True, help="metrics.jsonl of nacdrive train")
     parser.add_argument("--evals", type=Path, nargs="+", required=True, help="folders of nacdrive eval --sim udacity")
+    parser.add_argument("--stages", type=Path, nargs="*", default=(), help="what it was before, the first one first")
     parser.add_argument("--name", help="file's name without .pt; that of the model if not given")
     options = parser.parse_args()
     policy = load_policy(options.policy)
@@ -144,7 +156,8 @@ def main() -> None:
     written, file = target / f"{name}.md", target / f"{name}.pt"
     policy.meta = json.loads(portable(json.dumps(policy.meta)))
     save_policy(policy, file)
-    text = card(policy, file, [read_json(folder / "metrics.json") for folder in options.evals])
+    before = [load_policy(path).meta for path in options.stages]
+    text = card(policy, file, [read_json(folder / "metrics.json") for folder in options.evals], before)
     write_text(written, with_front_matter(written, text))
     shutil.copyfile(options.log, target / f"{name}.metrics.jsonl")
     print(f"{file}: card and log beside it")
