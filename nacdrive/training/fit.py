@@ -51,6 +51,8 @@ class Progress:
     loss_sum: float = 0.0
     """Weighted sum of this epoch's losses so far."""
     weight_sum: float = 0.0
+    penalty_sum: float = 0.0
+    """Sum of what was added to the loss of this epoch's steps so far."""
     factor: float = 1.0
     """What the plateau schedule has made of the learning rate."""
     best_loss: float = float("inf")
@@ -179,8 +181,9 @@ class Fitting:
             on_step(FitUpdate(p, len(batches), config.epochs, p.loss_sum / p.weight_sum))
         row = {"round": p.round, "epoch": p.epoch, "steps": p.total_steps, "train_loss": p.loss_sum / p.weight_sum}
         row |= {"learning_rate": rate} if batches else {}
+        row |= {"train_penalty": p.penalty_sum / len(batches)} if isinstance(self.network, Penalised) else {}
         row |= self.validate()
-        p.epoch, p.step, p.loss_sum, p.weight_sum = p.epoch + 1, 0, 0.0, 0.0
+        p.epoch, p.step, p.loss_sum, p.weight_sum, p.penalty_sum = p.epoch + 1, 0, 0.0, 0.0, 0.0
         self.log.add({**row, "seconds": round(time.perf_counter() - self.began, 2)})
         self.save()
 
@@ -201,7 +204,11 @@ class Fitting:
             outputs = self.network(*(batch[name] for name in self.task.inputs))
         total, weight = self.task.loss(outputs, batch, self.class_weights, self.config.soft)
         loss = total / weight.clamp(min=1e-6)
-        torch.autograd.backward(loss + self.network.penalty(batch) if isinstance(self.network, Penalised) else loss)
+        if isinstance(self.network, Penalised):
+            penalty = self.network.penalty(batch)
+            p.penalty_sum += float(penalty.detach())
+            loss = loss + penalty
+        torch.autograd.backward(loss)
         norm = nn.utils.clip_grad_norm_(self.network.parameters(), config.clip)
         if not bool(torch.isfinite(total) & torch.isfinite(norm)):
             raise UserError(

@@ -1,5 +1,6 @@
 """A network that has to tell the speed, too, while it learns."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,11 @@ def test_features_tell_the_speed_and_the_file_is_that_of_any_policy(recording: P
     plain = train_policy(config_of(recording, tmp_path / "plain", 0.0))
     taught = train_policy(config_of(recording, tmp_path / "taught", 1.0))
     assert explained(taught, recording) > explained(plain, recording) + 0.1
+    logged = [
+        [json.loads(line).get("train_penalty") for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        for name in ("plain", "taught")
+    ]
+    assert set(logged[0]) == {None} and logged[1][-1] < 0.8 * logged[1][0] < 2
     a, b = load_policy(plain), load_policy(taught)
     assert a.network.state_dict().keys() == b.network.state_dict().keys()
     assert a.config == b.config
