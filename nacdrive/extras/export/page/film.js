@@ -21,31 +21,42 @@ export class Film {
     for (const age of ages) {
       const pixels = await this.lap.pixels(at - age);
       if (stale()) return;
-      const button = film.children[age];
-      const [picture, bar, place, counts] = /** @type {any[]} */ ([...button.children]);
+      const button = /** @type {any} */ (film.children[age]);
       const touched = edits?.picture && (age === 0 || edits.picture.everyFrame);
-      picture.getContext("2d").putImageData(imageOf(this.lap.size, touched ? editPicture(pixels, this.lap.size, edits.picture) : pixels), 0, 0);
-      const share = now.heads ? now.heads.reduce((sum, pairs) => sum + (pairs.find((p) => p.age === age)?.weight ?? 0), 0) / now.heads.length : 0;
-      bar.hidden = !now.heads;
-      bar.firstChild.style.transform = `scaleX(${share})`;
-      const hidden = this.edits.has({ kind: "hide", back: age });
-      button.setAttribute("aria-pressed", hidden ? "true" : "false");
-      const when = age ? `${(this.lap.t_s[at] - this.lap.t_s[at - age]).toFixed(2)} s ago` : "now";
-      put(place, when);
-      put(counts, hidden ? "hidden" : now.heads ? percent(share) : "");
-      button.setAttribute("aria-label", age ? `Hide the frame of ${when}` : "The present frame");
+      button.firstChild.getContext("2d").putImageData(imageOf(this.lap.size, touched ? editPicture(pixels, this.lap.size, edits.picture) : pixels), 0, 0);
+      labelFrame(button, age, now.heads, this.lap.t_s[at] - this.lap.t_s[at - age], this.edits.has({ kind: "hide", back: age }));
     }
   }
 
   button(age) {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.disabled = age === 0;
-    button.innerHTML = '<canvas aria-hidden="true"></canvas><span class="share"><i></i></span><span></span><b></b>';
-    Object.assign(button.firstChild, this.lap.size);
-    button.addEventListener("click", () => this.edits.toggle({ kind: "hide", back: age }));
-    return button;
+    return frameButton(age, this.lap.size, () => this.edits.toggle({ kind: "hide", back: age }));
   }
+}
+
+// A remembered frame: its picture, the bar and the words of `labelFrame`.
+/** @param {number} age @param {{width: number, height: number}} size @param {() => void} press */
+export function frameButton(age, size, press) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.disabled = age === 0;
+  button.innerHTML = '<canvas aria-hidden="true"></canvas><span class="share"><i></i></span><span></span><b></b>';
+  Object.assign(button.firstChild, size);
+  button.addEventListener("click", press);
+  return button;
+}
+
+// heads: the pairs of each, or null where the network has none; their mean weight of the frame is shown.
+/** @param {HTMLElement} button @param {number} age @param {any[][] | null} heads @param {number} ago_s @param {boolean} hidden */
+export function labelFrame(button, age, heads, ago_s, hidden) {
+  const [, bar, place, counts] = /** @type {any[]} */ ([...button.children]);
+  const share = heads ? heads.reduce((sum, pairs) => sum + (pairs.find((p) => p.age === age)?.weight ?? 0), 0) / heads.length : 0;
+  bar.hidden = !heads;
+  bar.firstChild.style.transform = `scaleX(${share})`;
+  button.setAttribute("aria-pressed", String(hidden));
+  const when = age ? `${ago_s.toFixed(2)} s ago` : "now";
+  put(place, when);
+  put(counts, hidden ? "hidden" : heads ? percent(share) : "");
+  button.setAttribute("aria-label", age ? `Hide the frame of ${when}` : "The present frame");
 }
 
 // Pixels [height x width x 3] as a canvas takes them.

@@ -2,7 +2,7 @@
 
 import { $, canvas, percent, put } from "/js/dom.js";
 import { side, verb } from "/js/words.js";
-import { imageOf } from "../../export/page/film.js";
+import { frameButton, imageOf, labelFrame } from "../../export/page/film.js";
 import { SIDE } from "./camera.js";
 
 const FRAME_SIZE = { width: SIDE, height: SIDE };
@@ -23,15 +23,7 @@ export class Panels {
       return bar;
     });
     $("bars").replaceChildren(...this.bars);
-    this.film = Array.from({ length: network.window }, (_, age) => {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.disabled = age === 0;
-      button.innerHTML = '<canvas aria-hidden="true"></canvas><span class="share"><i></i></span><span></span><b></b>';
-      Object.assign(button.firstChild, FRAME_SIZE);
-      button.addEventListener("click", () => hide(age));
-      return button;
-    });
+    this.film = Array.from({ length: network.window }, (_, age) => frameButton(age, FRAME_SIZE, () => hide(age)));
     $("film").replaceChildren(...this.film);
     $("film-h").hidden = $("film").hidden = network.window < 2;
   }
@@ -57,21 +49,12 @@ export class Panels {
     const memory = memories.at(-1 - age);
     button.style.visibility = memory ? "" : "hidden";
     if (!memory) return;
-    const [picture, bar, place, counts] = /** @type {any[]} */ ([...button.children]);
+    const picture = /** @type {any} */ (button.firstChild);
     if (picture.memory !== memory) {
       picture.getContext("2d").putImageData(imageOf(FRAME_SIZE, memory.frame), 0, 0);
       picture.memory = memory;
     }
-    const share = decision.heads ? decision.heads.reduce((/** @type {number} */ sum, /** @type {any[]} */ pairs) =>
-      sum + (pairs.find((p) => p.age === age)?.weight ?? 0), 0) / decision.heads.length : 0;
-    bar.hidden = !decision.heads;
-    bar.firstChild.style.transform = `scaleX(${share})`;
-    const hidden = edits?.network.hidden.has(age) ?? false;
-    button.setAttribute("aria-pressed", String(hidden));
-    const when = age ? `${(memories.at(-1).t_s - memory.t_s).toFixed(2)} s ago` : "now";
-    put(place, when);
-    put(counts, hidden ? "hidden" : decision.heads ? percent(share) : "");
-    button.setAttribute("aria-label", age ? `Hide the frame of ${when}` : "The present frame");
+    labelFrame(button, age, decision.heads, memories.at(-1).t_s - memory.t_s, edits?.network.hidden.has(age) ?? false);
   }
 }
 
