@@ -18,6 +18,15 @@ function pathOf(/** @type {number[][][]} */ polygons) {
   return path;
 }
 
+// A canvas of as many pixels as it takes on the screen: its size, and pixels per unit of the page.
+/** @param {HTMLCanvasElement} canvas */
+function fitted(canvas) {
+  const scale = Math.min(devicePixelRatio || 1, 2);
+  const [width, height] = [Math.round(canvas.clientWidth * scale), Math.round(canvas.clientHeight * scale)];
+  if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
+  return { width, height, scale };
+}
+
 export class Stage {
   /** @param {HTMLCanvasElement} canvas */
   constructor(canvas) {
@@ -49,24 +58,22 @@ export class Stage {
     this.line = stations.map(({ x, y }) => [x, y]);
   }
 
-  // As many pixels as the canvas takes on the screen.
-  #fit() {
-    const { canvas } = this;
-    const scale = Math.min(devicePixelRatio || 1, 2);
-    const [width, height] = [Math.round(canvas.clientWidth * scale), Math.round(canvas.clientHeight * scale)];
-    if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
+  // The whole canvas dark; its size.
+  #begin() {
+    const { pen } = this;
+    const { width, height } = fitted(this.canvas);
+    pen.resetTransform();
+    pen.fillStyle = "#101418";
+    pen.fillRect(0, 0, width, height);
     return { width, height };
   }
 
   /** @param {import("./session.js").Session} session */
   draw({ car, ghost }) {
     const { pen } = this;
-    const { width, height } = this.#fit();
+    const { width, height } = this.#begin();
     const { rigid } = car.world.car;
     const zoom = height / METRES_HIGH;
-    pen.resetTransform();
-    pen.fillStyle = "#101418";
-    pen.fillRect(0, 0, width, height);
     pen.translate(width / 2, height * CAR_HEIGHT);
     pen.scale(zoom, -zoom);
     pen.rotate(-rigid.angle[0]);
@@ -106,11 +113,8 @@ export class Stage {
   /** @param {number[][]} line */
   drawField(line) {
     const { pen } = this;
-    const { width, height } = this.#fit();
+    const { width, height } = this.#begin();
     const zoom = Math.min(width, height) / (2 * PLAYFIELD);
-    pen.resetTransform();
-    pen.fillStyle = "#101418";
-    pen.fillRect(0, 0, width, height);
     pen.translate(width / 2, height / 2);
     pen.scale(zoom, -zoom);
     pen.fillStyle = SCENE.field;
@@ -136,9 +140,7 @@ export class Stage {
   // The road from above, small: its line, and where the cars are.
   /** @param {HTMLCanvasElement} canvas @param {import("./session.js").Session} session @param {string} ink */
   drawMap(canvas, { car, ghost }, ink) {
-    const scale = Math.min(devicePixelRatio || 1, 2);
-    const [width, height] = [Math.round(canvas.clientWidth * scale), Math.round(canvas.clientHeight * scale)];
-    if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
+    const { width, height, scale } = fitted(canvas);
     const pen = canvas.getContext("2d");
     const [xs, ys] = [this.line.map((p) => p[0]), this.line.map((p) => p[1])];
     const [left, right, low, high] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
