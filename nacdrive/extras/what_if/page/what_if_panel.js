@@ -157,16 +157,9 @@ export class WhatIfPanel {
       this.bars = entries.map(() => {
         const line = document.createElement("div");
         line.className = "answer";
-        const name = document.createElement("span");
-        const track = document.createElement("div");
-        track.className = centred ? "track centre" : "track";
-        const fill = document.createElement("i");
-        fill.className = "fill";
-        const was = document.createElement("i");
-        was.className = "was";
-        track.append(fill, was);
-        const output = document.createElement("output");
-        line.append(name, track, output);
+        line.innerHTML = `<span></span><div class="track${centred ? " centre" : ""}"><i class="fill"></i><i class="was"></i></div><output></output>`;
+        const [name, track, output] = line.children;
+        const [fill, was] = /** @type {HTMLCollectionOf<HTMLElement>} */ (track.children);
         return { line, name, fill, was, output };
       });
       this.outcome.replaceChildren(...this.bars.map(({ line }) => line));
