@@ -431,7 +431,7 @@ def _nac(net: NetworkDescription, step: NACStep) -> _Sequence:
         ]
         command_part = part("nac_command.c")
     taus = {"gap": "gap", "absolute": "t / TIME_SCALE", "elapsed": "(t - state->t[slot]) / TIME_SCALE"}
-    quadrature = "time[i]" if step.time_quadrature else number(step.delta_t)
+    quadrature = "time" if step.time_quadrature else number(step.delta_t)
     parts = {"inter_part": inter_part, "command_part": command_part, "choose": part("nac_choose.c")}
     code = fill("nac.c", **parts, tau=taus[step.time_input], quadrature=quadrature)
     width = heads * depth

@@ -35,7 +35,7 @@ static void attend(const policy_state *state, const float *query, float t, float
         time_of_query[0] += query[d] * time_query[head][d][0];
         time_of_query[1] += query[d] * time_query[head][d][1];
     }
-    float logit[POLICY_WINDOW] = {0}, time[POLICY_WINDOW] = {0};
+    float logit[POLICY_WINDOW] = {0}, factor[POLICY_WINDOW] = {0};
     for (int first = 0; first < n; first += 4) {
         float z[4][INTER], motor[4][2];
         for (int p = 0; p < 4; p++) {
@@ -51,19 +51,12 @@ static void attend(const policy_state *state, const float *query, float t, float
             float slope = time_of_query[0] + state->time[slot][head * 2];
             float offset = time_of_query[1] + state->time[slot][head * 2 + 1];
             float tau = $tau;
-            time[first + p] = sigmoid_of(tau * slope + offset);
-            logit[first + p] = settle(phi, omega, time[first + p]) * logit_scale[head];
+            float time = sigmoid_of(tau * slope + offset);
+            logit[first + p] = settle(phi, omega, time) * logit_scale[head];
+            factor[first + p] = $quadrature;
         }
     }
-    float highest = logit[0], sum = 0.0f;
-    for (int i = 1; i < n; i++) highest = logit[i] > highest ? logit[i] : highest;
-    for (int i = 0; i < n; i++) sum += logit[i] = expf(logit[i] - highest);
-    for (int d = 0; d < D_HEAD; d++) y[d] = 0.0f;
-    for (int i = 0; i < n; i++) {
-        float share = logit[i] / sum * $quadrature;
-        const float *value = state->value[chosen[i]] + head * D_HEAD;
-        for (int d = 0; d < D_HEAD; d++) y[d] += share * value[d];
-    }
+    merge(state, chosen, n, logit, factor, head, y);
 }
 
 /* Remember the frame with FEATURES numbers x, taken at t, and attend: WIDTH numbers into y. */

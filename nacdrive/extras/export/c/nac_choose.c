@@ -27,3 +27,18 @@ static int choose(const policy_state *state, const float *query, int head, int c
 #endif
     return n;
 }
+
+/* A head's attention to n chosen frames, D_HEAD numbers into y: their values by the softmax of logit and by factor. */
+static void merge(const policy_state *state, const int *chosen, int n, float *logit, const float *factor, int head,
+                  float *y)
+{
+    float highest = logit[0], sum = 0.0f;
+    for (int i = 1; i < n; i++) highest = logit[i] > highest ? logit[i] : highest;
+    for (int i = 0; i < n; i++) sum += logit[i] = expf(logit[i] - highest);
+    for (int d = 0; d < D_HEAD; d++) y[d] = 0.0f;
+    for (int i = 0; i < n; i++) {
+        float share = logit[i] / sum * factor[i];
+        const float *value = state->value[chosen[i]] + head * D_HEAD;
+        for (int d = 0; d < D_HEAD; d++) y[d] += share * value[d];
+    }
+}

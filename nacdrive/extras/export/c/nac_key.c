@@ -19,15 +19,7 @@ static void attend(const policy_state *state, const float *query, float t, int h
         logit[i] = content + gamma_of[head] * (settle(omega * phi, omega, lag) - omega * lag);
         kept[i] = expf(-rho * lag);
     }
-    float highest = logit[0], sum = 0.0f;
-    for (int i = 1; i < n; i++) highest = logit[i] > highest ? logit[i] : highest;
-    for (int i = 0; i < n; i++) sum += logit[i] = expf(logit[i] - highest);
-    for (int d = 0; d < D_HEAD; d++) y[d] = 0.0f;
-    for (int i = 0; i < n; i++) {
-        float share = logit[i] / sum * kept[i];
-        const float *value = state->value[chosen[i]] + head * D_HEAD;
-        for (int d = 0; d < D_HEAD; d++) y[d] += share * value[d];
-    }
+    merge(state, chosen, n, logit, kept, head, y);
 }
 
 /* Remember the frame with FEATURES numbers x, taken at t, and attend: WIDTH numbers into y. */
