@@ -127,10 +127,6 @@ class PpoExpert(Driver):
             raise UserError("an expert with a memory labels frames in their order: call reset(), then act(frame).")
         return np.asarray(self.net(torch.from_numpy(stacks).to(self.device)).cpu().numpy())
 
-    def act_batch(self, stacks: NDArray[np.uint8]) -> list[Action]:
-        """What the expert would do in each of N situations, uint8 [N, 4, 48, 48]; logits included."""
-        return [self._action(row) for row in self.logits(stacks)]
-
     def _action(self, row: NDArray[np.float32]) -> Action:
         return steering_and_pedal(row) if self.continuous else self._action_of(int(row.argmax()), row)
 

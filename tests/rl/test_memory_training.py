@@ -100,7 +100,7 @@ def test_the_agents_file_streams_as_it_was_trained(whole: Path) -> None:
 
 def test_an_agent_with_a_memory_labels_no_frames_out_of_their_order(whole: Path) -> None:
     with pytest.raises(UserError, match="in their order"):
-        load_expert(whole / BEST).act_batch(np.zeros((2, 4, 48, 48), np.uint8))
+        load_expert(whole / BEST).logits(np.zeros((2, 4, 48, 48), np.uint8))
 
 
 def test_the_zip_acts_as_the_agents_file_and_is_exported_to_it(whole: Path, tmp_path: Path) -> None:
