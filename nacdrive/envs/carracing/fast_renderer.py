@@ -103,7 +103,6 @@ class FastCar(Car):
 
             omega = wheel.omega
             omega += dt * ENGINE_POWER * wheel.gas / WHEEL_MOMENT_OF_INERTIA / (abs(omega) + 5.0)
-            self.fuel_spent += dt * ENGINE_POWER * wheel.gas
             if wheel.brake >= 0.9:
                 omega = 0.0
             elif wheel.brake > 0:
@@ -168,7 +167,6 @@ class FastCarRacing(LazyCarRacing):
             return self.state, 0, False, False, {}
 
         self.reward -= 0.1
-        car.fuel_spent = 0.0
         gained = self.reward - self.prev_reward
         self.prev_reward = self.reward
         terminated, info = False, {}
