@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from nacdrive.tasks.sample import Batch, Sample
-from nacdrive.tasks.splits import evenly, rotate, split_samples, stratified
+from nacdrive.tasks.splits import Split, evenly, rotate, split_samples
 
 ProtocolName = Literal["sequence", "paper", "scripts", "challenge"]
 """``sequence``: real sequences, split by person, bearing or episode. ``paper``: rows, as in the paper, and as in the
@@ -53,11 +52,13 @@ class Fold:
     """Reported, by the name of the task."""
 
 
-def stratified_folds(task: str, rows: Sequence[Sample], labels: NDArray[Any], count: int, seed: int) -> list[Fold]:
-    """As the authors' scripts: shuffled rows, classes spread evenly, and the reported part chooses the epoch."""
+def shuffled_folds(
+    task: str, rows: Sequence[Sample], splits: Sequence[Split], tested: Callable[[list[Sample]], list[Sample]] = list
+) -> list[Fold]:
+    """As the authors' scripts: shuffled rows, and the reported part, as ``tested`` has it, chooses the epoch."""
     folds = []
-    for k, (learn, keep) in enumerate(stratified(labels, 5, seed)[:count]):
-        test = [rows[i] for i in keep]
+    for k, (learn, keep) in enumerate(splits):
+        test = tested([rows[i] for i in keep])
         folds.append(Fold(f"fold {k + 1} of 5", [rows[i] for i in learn], test, {task: test}))
     return folds
 

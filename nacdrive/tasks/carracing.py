@@ -15,11 +15,11 @@ from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.recording import Recording
 from nacdrive.envs.carracing.env import ACTIONS, to_action
 from nacdrive.envs.carracing.lazy import FPS
-from nacdrive.tasks.base import EVERYTHING, Fold, Metric, ProtocolName, Size, stratified_folds
+from nacdrive.tasks.base import EVERYTHING, Fold, Metric, ProtocolName, Size, shuffled_folds
 from nacdrive.tasks.driving import NO_TEST, Imitation, agreement, frames_of, is_continuous, truncate
 from nacdrive.tasks.images import move, noisy, relight
 from nacdrive.tasks.sample import Batch, Sample
-from nacdrive.tasks.splits import rotate
+from nacdrive.tasks.splits import rotate, stratified
 
 CHOICES = tuple((a.steering, a.throttle, a.brake) for a in map(to_action, range(len(ACTIONS))))
 """Steering, throttle and brake of each action."""
@@ -114,7 +114,7 @@ class CarRacing(Imitation):
                 )
             rows = frames_of(samples, size.max_samples)
             labels = torch.cat([row.fields["target"] for row in rows]).numpy()
-            return stratified_folds(self.name, rows, labels, count, seed)
+            return shuffled_folds(self.name, rows, stratified(labels, 5, seed)[:count])
         if len(samples) < 3:
             raise UserError(
                 f"{data_dirs[self.name]} holds {len(samples)} episodes: three are the least, to learn from, to choose "

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from nacdrive.datasets.mnist import Events, Mnist, events, load_mnist
 from nacdrive.datasets.synthetic import is_synthetic
-from nacdrive.tasks.base import EVERYTHING, Fold, Metric, ProtocolName, Size, stratified_folds
+from nacdrive.tasks.base import EVERYTHING, Fold, Metric, ProtocolName, Size, shuffled_folds
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.series import Classification
-from nacdrive.tasks.splits import evenly, rotate
+from nacdrive.tasks.splits import evenly, rotate, stratified
 
 LENGTH = 256
 CLASSES = tuple(str(digit) for digit in range(10))
@@ -63,7 +63,7 @@ class EMNIST(Classification):
         kept = evenly(range(len(mnist.train_images) + len(mnist.test_images)), size.max_samples)
         images = np.concatenate([mnist.train_images, mnist.test_images])[kept]
         labels = np.concatenate([mnist.train_labels, mnist.test_labels])[kept]
-        return stratified_folds(self.name, self.samples("row", images, labels), labels, count, seed)
+        return shuffled_folds(self.name, self.samples("row", images, labels), stratified(labels, 5, seed)[:count])
 
     def samples(self, part: str, images: Any, labels: Any) -> list[Sample]:
         """One sample per image: ``x`` [T, 3] or, for the paper, [256, 2]; ``t`` [T] in pixels scanned."""

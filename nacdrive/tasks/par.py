@@ -13,10 +13,10 @@ from torch import Tensor
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.par import ACTIVITIES, TAGS, ParRecording, read_par
 from nacdrive.datasets.synthetic import SYNTHETIC_PAR_FILE, is_synthetic
-from nacdrive.tasks.base import EVERYTHING, Fold, Metric, ProtocolName, Size, stratified_folds
+from nacdrive.tasks.base import EVERYTHING, Fold, Metric, ProtocolName, Size, shuffled_folds
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.series import Classification
-from nacdrive.tasks.splits import evenly, segments
+from nacdrive.tasks.splits import evenly, segments, stratified
 
 SCORED = 64
 """Readings of a segment that count."""
@@ -143,4 +143,5 @@ def row_folds(recordings: Sequence[ParRecording], count: int, seed: int, most: i
         for i, row, label in zip(kept, x, activity[kept], strict=True)
     ]
     rows = evenly(rows, most)
-    return stratified_folds("par", rows, np.array([int(row.labels["target"]) for row in rows]), count, seed)
+    labels = np.array([int(row.labels["target"]) for row in rows])
+    return shuffled_folds("par", rows, stratified(labels, 5, seed)[:count])

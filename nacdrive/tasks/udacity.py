@@ -21,7 +21,7 @@ from nacdrive.datasets.udacity_log_convert import SOURCE, episodes_of
 from nacdrive.layers import build
 from nacdrive.models import PolicyConfig
 from nacdrive.models.driving import DrivingNetwork
-from nacdrive.tasks.base import EVERYTHING, Fold, Metric, ProtocolName, Size
+from nacdrive.tasks.base import EVERYTHING, Fold, Metric, ProtocolName, Size, shuffled_folds
 from nacdrive.tasks.driving import NO_TEST, DrivingTask, decided_on, frames_of, inverse_frequency, truncate
 from nacdrive.tasks.images import CAMERA, CROP, SEEN, Augmentation, augmented, prepared
 from nacdrive.tasks.sample import Batch, Sample
@@ -137,21 +137,14 @@ class Udacity(DrivingTask):
         """See ``Task.folds``; sizes count frames of the centre camera."""
         samples = self.load([data_dirs[self.name]])
         if self.protocol == "paper":
-            return self.frame_folds(samples, count, seed, size.max_samples)
+            # A row bears its side cameras, see ``augment``.
+            rows = frames_of(samples, size.max_samples)
+            return shuffled_folds(self.name, rows, rotate(len(rows), 5, seed)[:count], center_alone)
         parts = []
         for k, (learn, test) in enumerate(block_folds(samples, 5)[:count]):
             train, valid = self.split(truncate(learn, size.max_samples), 0.15, seed + k)
             tests = truncate(center_alone(test), size.max_tests)
             parts.append(Fold(f"blocks {k + 1} of 5", train, valid, {self.name: tests}))
-        return parts
-
-    def frame_folds(self, samples: Sequence[Sample], count: int, seed: int, most: int | None) -> list[Fold]:
-        """The authors' folds over shuffled frames; a row bears its side cameras, see ``augment``."""
-        rows = frames_of(samples, most)
-        parts = []
-        for k, (learn, keep) in enumerate(rotate(len(rows), 5, seed)[:count]):
-            test = center_alone([rows[i] for i in keep])
-            parts.append(Fold(f"fold {k + 1} of 5", [rows[i] for i in learn], test, {self.name: test}))
         return parts
 
     def network(self, model: str, train: Sequence[Sample], **options: Any) -> DrivingNetwork:
