@@ -79,7 +79,6 @@ class Trace:
 
     @staticmethod
     def of(ticks: Sequence[Tick], head: int) -> Trace:
-        """The trace of ``head`` in ``ticks``."""
         if not ticks[0].neurons or "phi" not in ticks[0].neurons:
             raise UserError("this policy has no NAC layer, so there are no neuron states to show: give a nac_* model.")
         heads = len(ticks[0].neurons["phi"])

@@ -75,7 +75,6 @@ class EpisodeCache:
             return self._load(run, episode)
 
     def driven(self, run: int, episode: int) -> Sequence[Action]:
-        """All actions that were driven in an episode."""
         if self.runs[run].driven is None:
             return [tick.action for tick in self.ticks(run, episode)]
         with self._lock:
