@@ -1,6 +1,6 @@
 // The lists from which a person mutes heads and neurons of a policy's circuit; those of a shared lap and of the playground.
 
-import { $, input, put } from "/js/dom.js";
+import { $, button, input, put } from "/js/dom.js";
 
 const GATES = ["φ (target)", "ω (rate)"];
 
@@ -23,15 +23,25 @@ export function listHeads(s, toggle) {
   // Where one circuit serves all heads, its neurons are of none.
   const own = s.oneCircuit ? [] : heads;
   $("of").replaceChildren(new Option("every head", ""), ...own.map((h) => new Option(`head ${h + 1}`, String(h))));
-  $("heads").replaceChildren(...heads.map((h) => {
-    const button = document.createElement("button");
-    button.type = "button";
-    put(button, String(h + 1));
-    button.setAttribute("aria-label", `Mute head ${h + 1}`);
-    button.addEventListener("click", () => toggle(headMuted(h)));
-    return button;
-  }));
+  $("heads").replaceChildren(...heads.map((h) => button(String(h + 1), () => toggle(headMuted(h)), { name: `Mute head ${h + 1}` })));
   listNeurons(s);
+}
+
+/** What the lists name, muted. @returns {import("/js/edits.js").Edit} */
+export function chosenMuted() {
+  const chosen = (/** @type {string} */ id) => (input(id).value === "" ? null : Number(input(id).value));
+  const group = input("group").value;
+  return { kind: "mute", group, neuron: chosen("neuron"), head: group === "unit" ? null : chosen("of") };
+}
+
+// A line of the list of edits, with a button that takes it back.
+export function editRow(/** @type {string} */ text, /** @type {() => void} */ remove) {
+  const item = document.createElement("li");
+  item.innerHTML = '<span></span><button type="button">✕</button>';
+  put(item.firstElementChild, text);
+  item.lastElementChild.setAttribute("aria-label", `Undo: ${text}`);
+  item.lastElementChild.addEventListener("click", remove);
+  return item;
 }
 
 /**

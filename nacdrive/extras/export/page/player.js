@@ -9,7 +9,7 @@ import { drawOcclusion, readOcclusion } from "/js/occlusion.js";
 import { onTheme, toggleTheme } from "/js/theme.js";
 import { WhyPanel } from "/js/why_panel.js";
 import { side, verb } from "/js/words.js";
-import { headMuted, listHeads, listNeurons } from "./circuit_lists.js";
+import { chosenMuted, editRow, headMuted, listHeads, listNeurons } from "./circuit_lists.js";
 import { Edits } from "./edits.js";
 import { Film, imageOf } from "./film.js";
 import { Lap, editPicture, sameDecision } from "./lap.js";
@@ -242,24 +242,11 @@ class Player {
       const text = { dim: percent(value), blur: value ? `${value} px` : "none", shift: `${Math.round(1000 * value)} ms` }[kind];
       put($(kind).nextElementSibling, text);
     }
-    const rows = this.edits.list.map((edit, k) => {
-      const row = document.createElement("li");
-      row.innerHTML = '<span></span><button type="button">✕</button>';
-      row.firstChild.textContent = words(edit);
-      row.lastElementChild.setAttribute("aria-label", `Undo: ${words(edit)}`);
-      row.lastChild.addEventListener("click", () => this.edits.remove(k));
-      return row;
-    });
+    const rows = this.edits.list.map((edit, k) => editRow(words(edit), () => this.edits.remove(k)));
     $("edits").replaceChildren(...rows);
     input("undo").disabled = input("clear").disabled = input("try-all").disabled = !rows.length;
     if (this.circuit) [...$("heads").children].forEach((b, head) => b.setAttribute("aria-pressed", String(this.edits.has(headMuted(head)))));
     this.show(this.at);
-  }
-
-  mute() {
-    const chosen = (id) => (input(id).value === "" ? null : Number(input(id).value));
-    const group = input("group").value;
-    this.edits.toggle({ kind: "mute", group, neuron: chosen("neuron"), head: group === "unit" ? null : chosen("of") });
   }
 
   setPainting(on) {
@@ -385,7 +372,7 @@ class Player {
     on("every-frame", "change", () => { this.edits.everyFrame = input("every-frame").checked; this.changed(); });
     on("occlusion", "click", () => this.occlusion());
     on("group", "change", () => listNeurons(this.network.sequence));
-    on("mute", "click", () => this.mute());
+    on("mute", "click", () => this.edits.toggle(chosenMuted()));
     on("undo", "click", () => this.edits.undo());
     on("clear", "click", () => this.edits.clear());
     on("try-all", "click", () => { this.pause(); this.tryAll(); });

@@ -5,7 +5,7 @@ import { alike, encode, words } from "/js/edits.js";
 import { explain, muting } from "/js/effects.js";
 import { WhyPanel } from "/js/why_panel.js";
 import { side } from "/js/words.js";
-import { headMuted, listHeads, listNeurons } from "../../export/page/circuit_lists.js";
+import { chosenMuted, editRow, headMuted, listHeads, listNeurons } from "../../export/page/circuit_lists.js";
 import { Edits } from "../../export/page/edits.js";
 import { Network, floatsOf } from "../../export/page/network.js";
 import { Overlay } from "../../export/page/overlay.js";
@@ -301,11 +301,11 @@ class Playground {
     $("black").setAttribute("aria-pressed", String(trouble.black));
     $("forget").setAttribute("aria-pressed", String(this.isForgetful));
     [...$("heads").children].forEach((b, head) => b.setAttribute("aria-pressed", String(this.edits.has(headMuted(head)))));
-    const rows = this.edits.list.map((edit, k) => row(words(edit), () => this.edits.remove(k)));
+    const rows = this.edits.list.map((edit, k) => editRow(words(edit), () => this.edits.remove(k)));
     const troubles = { black: "the camera is black", flicker: `${texts.flicker} of the pictures black`, noise: `noise of ${texts.noise}`,
       delay: `pictures ${texts.delay} late`, drop: `${texts.drop} of the pictures lost`, wind: `wind to the ${texts.wind.split(" ")[0]}` };
     for (const [name, text] of Object.entries(troubles)) {
-      if (trouble[name] !== NO_TROUBLE[name]) rows.push(row(text, () => this.disturb({ [name]: NO_TROUBLE[name] })));
+      if (trouble[name] !== NO_TROUBLE[name]) rows.push(editRow(text, () => this.disturb({ [name]: NO_TROUBLE[name] })));
     }
     $("edits").replaceChildren(...rows);
     input("undo").disabled = !this.edits.list.length;
@@ -377,12 +377,6 @@ class Playground {
     listHeads(sequence, (edit) => this.edits.toggle(edit));
   }
 
-  mute() {
-    const chosen = (/** @type {string} */ id) => (input(id).value === "" ? null : Number(input(id).value));
-    const group = input("group").value;
-    this.edits.toggle({ kind: "mute", group, neuron: chosen("neuron"), head: group === "unit" ? null : chosen("of") });
-  }
-
   clear() {
     this.trouble = NO_TROUBLE;
     this.edits.clear();
@@ -410,7 +404,7 @@ class Playground {
     on("gust-right", () => this.blow(1));
     on("forget", () => this.forgetAll());
     on("group", () => listNeurons(this.network.sequence), "change");
-    on("mute", () => this.mute());
+    on("mute", () => this.edits.toggle(chosenMuted()));
     on("undo", () => this.edits.undo());
     on("clear", () => this.clear());
     on("lesson-next", () => this.lessons.next());
@@ -512,15 +506,6 @@ class Playground {
       this.say("Here is the link, to be copied.");
     }
   }
-}
-
-function row(/** @type {string} */ text, /** @type {() => void} */ remove) {
-  const item = document.createElement("li");
-  item.innerHTML = '<span></span><button type="button">✕</button>';
-  put(item.firstElementChild, text);
-  item.lastElementChild.setAttribute("aria-label", `Undo: ${text}`);
-  item.lastElementChild.addEventListener("click", remove);
-  return item;
 }
 
 function setTheme(/** @type {boolean} */ dark) {
