@@ -6,7 +6,7 @@
 
 It goes on where it was stopped: a drive whose line is in --out is not driven again. Tracks are 2000000 to 2000099,
 with --tests 2 2001000 to 2001099 (and other bad starts) and so on, with --validation 3999000 to 3999015, with
---more-validation 3998200 to 3998215 too; fast pixels. What is compared is registered in docs/results/carracing.md.
+--validation 2 also 3998200 to 3998215; fast pixels. What is compared is registered in docs/results/carracing.md.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ CAMERAS = {
     "dusk": CameraNoise(brightness=0.5),
     "5 to 20 Hz": CameraNoise(rate=(5.0, 20.0)),
 }
+USUAL = {"renderer": "fast"}
 STARTS, LED_OFF = "bad starts", "led off, to the "
 VALIDATION = range(3_999_000, 3_999_016), range(3_998_200, 3_998_216)
 TESTS = [range(first, first + 100) for first in (2_000_000, 2_001_000, 2_002_000)]
@@ -69,20 +70,18 @@ def validation_jobs(parts: int) -> list[tuple[str, int, Drive]]:
 
 
 def camera_jobs(seeds: Iterable[int]) -> list[tuple[str, int, Drive]]:
-    usual = {"renderer": "fast"}
-    return [(name, seed, Drive(options=usual, camera=one)) for name, one in CAMERAS.items() for seed in seeds]
+    return [(name, seed, Drive(options=USUAL, camera=one)) for name, one in CAMERAS.items() for seed in seeds]
 
 
 def test_jobs(which: int) -> list[tuple[str, int, Drive]]:
     """Likewise on the tests, the first of which is 0."""
-    usual = {"renderer": "fast"}
     drives = camera_jobs(TESTS[which])
     for k, seed in enumerate(BEGINS[which]):
         place = bad_start(np.random.default_rng(k + 100 * which))
         start = {"start_offset": place["offset"], "start_heading": np.degrees(place["heading"]), "start_speed": 0.0}
-        drives.append((STARTS, seed, Drive(options={**usual, **start, "max_frames": 600})))
+        drives.append((STARTS, seed, Drive(options={**USUAL, **start, "max_frames": 600})))
     for side in ("left", "right"):
-        led = Drive(options=usual, around=(f"carracing_cameras:to_the_{side}",), safety_stop=False)
+        led = Drive(options=USUAL, around=(f"carracing_cameras:to_the_{side}",), safety_stop=False)
         drives += [(LED_OFF + side, seed, led) for seed in LED[which]]
     return drives
 
@@ -151,8 +150,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", type=Path, nargs="*")
     parser.add_argument("--experts", nargs="*", default=())
-    parser.add_argument("--validation", action="store_true")
-    parser.add_argument("--more-validation", action="store_true")
+    parts = range(1, 1 + len(VALIDATION))
+    parser.add_argument("--validation", type=int, nargs="?", const=1, choices=parts, help="on so many parts of them")
     parser.add_argument("--tests", type=int, default=1, choices=range(1, 1 + len(TESTS)))
     parser.add_argument("--against", help="who is subtracted")
     parser.add_argument("--expert", help="whose undisturbed returns are 100 %%")
@@ -162,8 +161,7 @@ def main() -> None:
     torch.set_num_threads(1)
     who = {str(path): Drive(model=path) for path in given.models} | {name: Drive(driver=name) for name in given.experts}
     if not given.show:
-        validates = given.validation or given.more_validation
-        jobs = validation_jobs(1 + given.more_validation) if validates else test_jobs(given.tests - 1)
+        jobs = validation_jobs(given.validation) if given.validation else test_jobs(given.tests - 1)
         drive_all(who, jobs, given.out)
     show(given.out, given.against, given.expert)
 

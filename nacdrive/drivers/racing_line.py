@@ -33,7 +33,7 @@ SLOW, FROM_REST = 8.0, 0.2
 CIRCLING, CIRCLING_SPEED = 0.05, 40.0
 """Steering and speed with which a road is looked for where none is in sight: a circle of some 60 units' radius."""
 USUAL_GAP_S, LEAST_PACE = 0.05, 0.5
-"""Up to so many seconds between two pictures the plan's speed is driven; least share of it where they come later."""
+"""Up to so many seconds between two decisions the plan's speed is driven; least share of it where there are more."""
 PENALTY, ROUNDS = 0.001, 400
 """Of the solver of the racing line: its step, and how many."""
 
@@ -213,7 +213,7 @@ class AsSeen(RacingLine):
 
 
 class AtFrameRate(AsSeen):
-    """``AsSeen``, the slower the longer ago the picture before was taken: what is done then is held for as long."""
+    """``AsSeen``, the slower the longer its last decision was held, for ``--rate``: so will be the next one."""
 
     SLOWER = 4 / 3
     """By which share of the planned speed for each second beyond ``USUAL_GAP_S``."""
@@ -225,7 +225,7 @@ class AtFrameRate(AsSeen):
     def act(self, frame: Frame | None = None, info: Info | None = None) -> Action:
         now_s = 0.0 if info is None else float(info["t_s"])
         if now_s > self._last_s:
-            self._pace = 1 - min(self.SLOWER * max(now_s - self._last_s - USUAL_GAP_S, 0.0), 1 - LEAST_PACE)
+            self._pace = max(LEAST_PACE, 1 - self.SLOWER * max(now_s - self._last_s - USUAL_GAP_S, 0.0))
         self._last_s = now_s
         return super().act(frame, info)
 
