@@ -239,7 +239,7 @@ def merge_recordings(folders: Sequence[Path], out: Path, *, overwrite: bool = Fa
             license=licenses.pop() if len(licenses) == 1 else None,
         )
         for info in unique.values():
-            writer.add_file(info)
+            writer.keep(info.path.read_bytes(), info)
     return len(unique), len(episodes) - len(unique)
 
 

@@ -111,11 +111,7 @@ class RecordingWriter:
                 f"an episode of '{episode.source}' cannot go into it."
             )
         data = to_parquet(episode)
-        return self._keep(data, EpisodeInfo.of(self.folder, episode, data))
-
-    def add_file(self, info: EpisodeInfo) -> Path:
-        """Copy an episode of another recording, byte for byte, and list it."""
-        return self._keep(info.path.read_bytes(), info)
+        return self.keep(data, EpisodeInfo.of(self.folder, episode, data))
 
     def drop(self, seed: int, episode_return: float) -> None:
         """Note that ``seed`` was driven and not kept."""
@@ -128,7 +124,7 @@ class RecordingWriter:
         if not self._replaces:
             write_manifest(self.folder, self._manifest, self._episodes.values())
 
-    def _keep(self, data: bytes, info: EpisodeInfo) -> Path:
+    def keep(self, data: bytes, info: EpisodeInfo) -> Path:
         """List an episode as ``episode-SEED.parquet``, with a number behind it where that seed was driven before."""
         with staged(self.folder) if self._replaces else nullcontext(self.folder) as folder:
             path = free_path(folder / f"episode-{info.seed:07d}.parquet")
