@@ -157,8 +157,7 @@ class UdacityTrackEnv(DrivingEnv):
         self.metadata = {"render_modes": modes, "render_fps": 1 / self.step_s}
         self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.observation_space = spaces.Box(0, 255, (HEIGHT, WIDTH, 3), np.uint8)
-        top_speed = self.road.car_top_speed or USUAL_TOP_SPEED_MPH
-        self.car = Car(self.track, top_speed / MPH_PER_MPS)
+        self.car = Car(self.track, (self.road.car_top_speed or USUAL_TOP_SPEED_MPH) / MPH_PER_MPS)
         self.track_position = TrackPosition(self.track)
         self.mount = self.road.camera_mount or SCENE
         self.cameras = Cameras(cameras, self.mount)
@@ -208,7 +207,9 @@ class UdacityTrackEnv(DrivingEnv):
         for _ in range(self.repeat):
             self.advance(steering, throttle)
             reward -= OFF_ROAD_PENALTY * STEP_S * self.wheels_off()
-            self._hit = self._what_is_hit()
+            touched = self.car.touched()
+            is_slow = any(node in self.traffic.bodies for node in touched)
+            self._hit = "hit a slow car" if is_slow else "hit a parked car" if touched else ""
             lost = bool(self._hit) or self.is_lost()
             if lost:
                 break
@@ -237,11 +238,6 @@ class UdacityTrackEnv(DrivingEnv):
         self._score.note(info, steering, left_road, lost or info["put_back"], finished_lap)
         self._before = info
         return frame, reward, lost, truncated, info
-
-    def _what_is_hit(self) -> str:
-        touched = self.car.touched()
-        is_slow = any(node in self.traffic.bodies for node in touched)
-        return "hit a slow car" if is_slow else "hit a parked car" if touched else ""
 
     def metrics(self) -> dict[str, float]:
         """See ``Score``; empty before the first decision."""
