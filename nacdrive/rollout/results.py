@@ -200,7 +200,6 @@ class ResultsFile:
         self.rows[row["seed"]] = row
         with open_log(self.path) as handle:
             handle.write(json.dumps(row) + "\n")
-            handle.flush()
 
 
 def scores_of_evaluation(folder: Path) -> dict[str, float]:
