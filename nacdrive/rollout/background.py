@@ -55,7 +55,9 @@ class BackgroundListener:
     def _run(self) -> None:
         while (tick := self._queue.get()) is not None:
             try:
-                tick = self._with_probes(tick)
+                skipped = tick.held or tick.failure is not None or self._queue.qsize() > BEHIND
+                inside = {} if self._probes is None or skipped else self._probes.read(tick.frame, tick.step)
+                tick = replace(tick, **inside) if inside else tick
             except Exception as error:
                 self._probes = None
                 self._fail("What reads the policy's neurons", error)
@@ -70,11 +72,6 @@ class BackgroundListener:
         self.failures.append(error)
         why = str(error) if isinstance(error, UserError | OSError) else f"{type(error).__name__}: {error}"
         self._say(f"{who[0].upper()}{who[1:]} has failed: {' '.join(why.split())} The drive goes on without it.")
-
-    def _with_probes(self, tick: Tick) -> Tick:
-        skipped = tick.held or tick.failure is not None or self._queue.qsize() > BEHIND
-        inside = {} if self._probes is None or skipped else self._probes.read(tick.frame, tick.step)
-        return replace(tick, **inside) if inside else tick
 
 
 def at_rate(listener: Listener, fps: float) -> Listener:
