@@ -74,8 +74,11 @@ def run_train(config: ExpertTrainConfig) -> None:
 
         def show(progress: Progress) -> None:
             bar.update(task, completed=progress.decisions, state=progress_text(progress))
-            if progress.evaluation is not None:
-                bar.console.print(evaluation_text(progress))
+            if (evaluation := progress.evaluation) is not None:
+                bar.console.print(
+                    f"{progress.decisions:>9,} decisions: official return {evaluation['mean']:.1f} "
+                    f"± {evaluation['std']:.1f}, worst {evaluation['min']:.0f} of {evaluation['episodes']}"
+                )
 
         best = train(settings, out, resume=config.resume, overwrite=config.overwrite, ray=config.ray, show=show)
     print(f"best policy: {best}\nSB3 model:   {best.with_suffix('.zip')}")
@@ -117,15 +120,6 @@ def progress_text(progress: Progress) -> str:
     minutes, seconds = divmod(round(progress.seconds_left), 60)
     shown = "-" if math.isnan(progress.mean_return) else f"{progress.mean_return:.0f}"
     return f"return {shown} · {progress.frames_per_s:,.0f} frames/s · {minutes}:{seconds:02d} left"
-
-
-def evaluation_text(progress: Progress) -> str:
-    """One evaluation on the official environment, in one line."""
-    evaluation = progress.evaluation or {}
-    return (
-        f"{progress.decisions:>9,} decisions: official return {evaluation['mean']:.1f} ± {evaluation['std']:.1f}, "
-        f"worst {evaluation['min']:.0f} of {evaluation['episodes']}"
-    )
 
 
 def run_eval(config: EvalConfig) -> dict[str, Any]:
