@@ -300,7 +300,9 @@ def open_folder(layout: Layout, name: str, condition: str, paths: list[Path]) ->
         warnings.warn(f"{paths[-1]} was cut off: it is left out.", stacklevel=3)
         paths = paths[:-1]
     numbers = [file_number(layout.file_name, path) for path in paths]
-    warn_of_gaps(layout, paths[0].parent, numbers)
+    if absent := sorted(set(range(1, numbers[-1])) - set(numbers)):
+        shown = shortlist([layout.file_format.format(number) for number in absent])
+        warnings.warn(f"{paths[0].parent} lacks {shown}: the bearing is read without.", stacklevel=3)
     temperature = None
     if layout is PRONOSTIA:
         stamps = [first_stamp(path) for path in paths]
@@ -321,13 +323,6 @@ def open_folder(layout: Layout, name: str, condition: str, paths: list[Path]) ->
         read_file=read_file,
         temperature_c=temperature,
     )
-
-
-def warn_of_gaps(layout: Layout, folder: Path, numbers: list[int]) -> None:
-    """Name the files (the first five) that are absent between a bearing's first and last."""
-    if absent := sorted(set(range(1, numbers[-1])) - set(numbers)):
-        shown = shortlist([layout.file_format.format(number) for number in absent])
-        warnings.warn(f"{folder} lacks {shown}: the bearing is read without.", stacklevel=4)
 
 
 def file_number(pattern: re.Pattern[str], path: Path) -> int:
