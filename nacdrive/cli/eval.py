@@ -218,7 +218,5 @@ def described(numbers: dict[str, Any]) -> str:
 
 def with_interval(numbers: dict[str, Any], digits: int) -> str:
     """A mean and its interval."""
-    if numbers["interval95"] is None:
-        return f"{numbers['mean']:.{digits}f}"
-    low, high = numbers["interval95"]
-    return f"{numbers['mean']:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+    mean, interval = f"{numbers['mean']:.{digits}f}", numbers["interval95"]
+    return mean if interval is None else f"{mean} ({interval[0]:.{digits}f} to {interval[1]:.{digits}f})"
