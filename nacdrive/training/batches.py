@@ -51,10 +51,9 @@ class Batches:
 
     def load(self, chunks: Sequence[Block]) -> Batch:
         """Fields [B, T, ...], labels [B, ...] and ``padding`` [B, T], in CPU memory; T is the longest chunk's."""
-        T = max(chunk.stop - chunk.start for chunk in chunks)
         first = torch.tensor([self.starts[chunk.sample] + chunk.start for chunk in chunks]).unsqueeze(1)
         length = torch.tensor([chunk.stop - chunk.start for chunk in chunks]).unsqueeze(1)
-        offsets = torch.arange(T).unsqueeze(0)
+        offsets = torch.arange(int(length.max())).unsqueeze(0)
         rows = first + torch.minimum(offsets, length - 1)
         flat = rows.flatten()
         batch: Batch = {
