@@ -105,8 +105,7 @@ class Memory(nn.Module):
         """The state after the decisions ``features`` [B, window - 1, features] at ``t``, the last ``seen`` [B] of
         which belong to the present episode.
         """
-        empty = self.init_state(len(features))
-        inputs, times = empty.inputs.clone(), empty.t.clone()
+        inputs, times, _ = self.init_state(len(features))
         inputs[:, 1:], times[:, 1:] = self.into(features), t
         return MemoryState(inputs, times, seen)
 
