@@ -96,8 +96,7 @@ def one_head(neurons: Mapping[str, NDArray[np.float32]], head: int) -> dict[str,
     keys = neurons["keys"][head].astype(int) if "keys" in neurons else np.arange(len(weights))
 
     def over_pairs(name: str) -> NDArray[np.float32]:
-        values = neurons[name][head]
-        values = np.where(np.isfinite(values), values, 0.0)
+        values = np.nan_to_num(neurons[name][head], posinf=0.0, neginf=0.0)
         return np.asarray(np.tensordot(weights, values, axes=1), dtype=np.float32)
 
     def over_keys(name: str) -> NDArray[np.float32]:
