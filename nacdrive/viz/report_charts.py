@@ -151,8 +151,7 @@ def worst_moment(episode: Episode) -> tuple[float, float]:
     """Time in the middle of the second that brought least reward, and that reward; the start is left out."""
     t_s, reward = episode.t_s - episode.t_s[0], episode.reward.astype(np.float64)
     total = np.concatenate([[0.0], np.cumsum(reward)])
-    ends = np.searchsorted(t_s, t_s + SECOND_S)
-    sums = total[np.minimum(ends, len(t_s))] - total[:-1]
+    sums = total[np.searchsorted(t_s, t_s + SECOND_S)] - total[:-1]
     # A last second that is cut short, or the start, from which a car must first get going, would always be the worst.
     judged = (t_s >= STARTING_S) & (t_s <= t_s[-1] - SECOND_S)
     # Where the field was left, all of the loss comes with the last frame.
