@@ -93,10 +93,9 @@ class CfCNCPLayer(WindowedLayer):
                 present = wiring.adjacency[np.ix_(wiring.neurons(group), wiring.neurons(following))]
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
-        y = u
         for cell in self.cells:
-            y = cell(y, dt)
-        return y
+            u = cell(u, dt)
+        return u
 
 
 class _Cell(nn.Module):
