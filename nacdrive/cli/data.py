@@ -72,8 +72,7 @@ def fetch(config: FetchConfig) -> None:
 
     if not config.names:
         raise UserError(f"name the data sets to fetch: known are {', '.join(downloads.DATA_SETS)}.")
-    data_sets = [downloads.find_data_set(name) for name in config.names]
-    for data_set in data_sets:
+    for data_set in [downloads.find_data_set(name) for name in config.names]:
         folder = (config.folder or data_folder()) / data_set.name
         with progress_bar(DownloadColumn()) as progress:
             paths = downloads.fetch(data_set, folder, bar=partial(FileBar, progress))

@@ -17,8 +17,7 @@ def listen(host: str, port: int, *, what: str = "the page") -> socket.socket:
     """A socket that listens on ``host`` and ``port``, 0 for a free one; ``what`` is to be served, for the ``UserError``
     if the port is in use or not allowed, or the address is not this machine's.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     # Elsewhere it frees a port whose last user has just gone; on Windows it would share one that is in use.
     if sys.platform != "win32":
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

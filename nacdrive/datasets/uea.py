@@ -44,8 +44,7 @@ def read_series_set(folder: Path) -> SeriesSet:
         there = f"the parts of {shortlist(names)}" if names else f"no NAME{TRAIN}"
         raise UserError(f"{folder} has {there}: give NAME{TRAIN} and NAME{TEST} of one data set.")
     (classes, train), (others, test) = (read_ts(folder / f"{names[0]}{part}") for part in (TRAIN, TEST))
-    sizes = {series.x.shape[1] for series in (*train, *test)}
-    if classes != others or len(sizes) > 1:
+    if classes != others or len({series.x.shape[1] for series in (*train, *test)}) > 1:
         raise UserError(f"{folder}: classes or dimensions of {names[0]}{TRAIN} and {names[0]}{TEST} differ: copy both.")
     return SeriesSet(names[0], classes, train, test)
 

@@ -357,8 +357,7 @@ def claim(path: Path, identity: Mapping[str, Any]) -> None:
     if path.exists():
         before = compat.evaluation(read_object(path), LAP_RULES[0], plain(CameraNoise()))
         for key, now in identity.items():
-            was = before.get(key, now)
-            if key != "file" and was != now:
+            if key != "file" and before.get(key, now) != now:
                 what = {"sha256": "model file", "expert_key": "expert"}.get(key, key)
                 raise UserError(f"{path.parent} holds drives of another {what}: give another --out, or --overwrite.")
     write_json(path, identity)
