@@ -62,8 +62,7 @@ class Cameras:
             camera.set_pos(*CAMERAS[name])
             camera.set_hpr(*hpr(mount))
             top = 1 - number / len(cameras)
-            region = self.buffer.make_display_region(0, 1, top - 1 / len(cameras), top)
-            region.set_camera(camera)
+            self.buffer.make_display_region(0, 1, top - 1 / len(cameras), top).set_camera(camera)
 
     def enter(self, scene: core.NodePath, sky: core.NodePath, *parts: core.NodePath) -> None:
         """Move into ``scene``; ``sky`` follows the car without turning, ``parts`` belong to the car."""

@@ -151,8 +151,7 @@ def make_texture(picture: NDArray[np.uint8]) -> core.Texture:
     made = core.Texture()
     form = core.Texture.F_rgba if channels == 4 else core.Texture.F_rgb
     made.setup_2d_texture(width, height, core.Texture.T_unsigned_byte, form)
-    order = [2, 1, 0, 3][:channels]
-    made.set_ram_image(np.ascontiguousarray(picture[::-1, :, order]).tobytes())
+    made.set_ram_image(picture[::-1, :, [2, 1, 0, 3][:channels]].tobytes())
     modes = core.SamplerState
     # Averaged over a few pixels, the thin trunks of cut-outs would fade away.
     wrap, smaller, larger = modes.WM_clamp, modes.FT_nearest, modes.FT_nearest

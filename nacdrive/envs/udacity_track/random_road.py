@@ -198,8 +198,7 @@ class Structures:
         if kind > 0.7:
             for _ in range(int(rng.integers(1, 4))):
                 start, length = int(rng.integers(self.count)), int(rng.uniform(40, 160))
-                side = int(rng.integers(2))
-                rails[np.arange(start, start + length) % self.count, side] = True
+                rails[np.arange(start, start + length) % self.count, int(rng.integers(2))] = True
         # As on the land: none where walls are.
         return rails & ~(self.bridge | self.tunnel)[:, None]
 
