@@ -44,9 +44,8 @@ def print_help(config_class: Any, program: str, *, has_result: bool = False) -> 
 
 def rows(config_class: Any, known: set[str], verb: Any) -> Iterator[tuple[str, str, str]]:
     """Title of the panel, the words of the command line, and the text of every option; those of ``verb`` come last."""
-    kinds = type_hints(config_class)
     for field in dataclasses.fields(config_class):
-        kind = kinds[field.name]
+        kind = type_hints(config_class)[field.name]
         if dataclasses.is_dataclass(plain_type(kind)):
             if is_shown(kind):
                 yield from rows(plain_type(kind), known, verb)

@@ -63,9 +63,8 @@ def own_name(name: str, known: dict[str, Any], former: set[str]) -> str:
 def options(config_class: Any) -> dict[str, Any]:
     """Options of a config and their types, those of groups within it too."""
     result: dict[str, Any] = {}
-    kinds = type_hints(config_class)
     for field in dataclasses.fields(config_class):
-        kind = kinds[field.name]
+        kind = type_hints(config_class)[field.name]
         plain = plain_type(kind)
         if dataclasses.is_dataclass(plain):
             result |= options(plain) if is_shown(kind) else {}
