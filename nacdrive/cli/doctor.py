@@ -46,13 +46,12 @@ def run(config: DoctorConfig) -> tuple[int, list[Check]]:
     from nacdrive.common.progress import progress_console
 
     table = Table("", "what", "found", box=None, pad_edge=False)
-    checks = []
     with progress_console().status("looking ..."):
-        for check in run_checks(config.out or Path(), config.host, config.page_port, config.simulator_port):
-            colour = "green" if check.works else "red" if check.essential else "yellow"
-            word = "OK" if check.works else "BAD" if check.essential else "note"
-            table.add_row(f"[{colour}]{word}[/]", check.name, escape(check.detail))
-            checks.append(check)
+        checks = list(run_checks(config.out or Path(), config.host, config.page_port, config.simulator_port))
+    for check in checks:
+        colour = "green" if check.works else "red" if check.essential else "yellow"
+        word = "OK" if check.works else "BAD" if check.essential else "note"
+        table.add_row(f"[{colour}]{word}[/]", check.name, escape(check.detail))
     Console().print(table)
     if broken := [check.name for check in checks if check.essential and not check.works]:
         print(UserError(f"does not work: {', '.join(broken)}. Each line above says how to mend it."))
