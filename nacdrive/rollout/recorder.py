@@ -105,10 +105,9 @@ class EpisodeBuffer:
 
     def _known_places(self) -> dict[str, NDArray[Any]]:
         """Where the car was and when frames were taken; without columns that the environment never said."""
-        columns = dict(zip(SEEN, zip(*self._places, strict=True), strict=True))
         return {
             name: np.array([np.nan if value is None else value for value in values], dtype=OPTIONAL[name])
-            for name, values in columns.items()
+            for name, values in zip(SEEN, zip(*self._places, strict=True), strict=True)
             if any(value is not None for value in values)
         }
 
