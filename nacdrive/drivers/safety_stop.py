@@ -70,7 +70,10 @@ class SafetyStop(DriverWrapper):
                     resumed = "sound decisions again: the policy drives"
                     self._state = replace(self._state, events=(resumed, *self._state.events))
                 return action
-        finished = not self._env.realtime and self._is_over(t_s, info.get("speed_mps"))
+        speed_mps = info.get("speed_mps")
+        # While the course is held, a car that stands has only just been started.
+        stopped = speed_mps is not None and speed_mps < STANDING_MPS and self._stop.action(t_s).brake > 0
+        finished = not self._env.realtime and (stopped or t_s - self._stop.began_s >= LONGEST_STOP_S)
         self._state = DriverState(failure=self._stop.reason, finished=finished, events=events)
         return self._emergency(t_s)
 
@@ -81,11 +84,6 @@ class SafetyStop(DriverWrapper):
         kind = "" if isinstance(error, PolicyFailureError) else f"{type(error).__name__}: "
         is_new = self._stop.fail(f"{kind}{' '.join(str(error).split())[:300]}", t_s)
         return (f"safety stop: {self._stop.reason}",) * is_new
-
-    def _is_over(self, t_s: float, speed_mps: float | None) -> bool:
-        standing = speed_mps is not None and speed_mps < STANDING_MPS
-        # While the course is held, a car that stands has only just been started.
-        return (standing and self._stop.action(t_s).brake > 0) or t_s - self._stop.began_s >= LONGEST_STOP_S
 
     def _emergency(self, t_s: float) -> Action:
         action = self._stop.action(t_s)
