@@ -74,9 +74,8 @@ class RolloutWorker:
     @cached_property
     def expert(self) -> LoadedDrive:
         """The expert alone, driving the same tracks with a good camera."""
-        alone = replace(
-            self.loaded.drive, model=None, driver=self.loaded.drive.expert, expert=None, camera=CameraNoise()
-        )
+        drive = self.loaded.drive
+        alone = replace(drive, model=None, driver=drive.expert, expert=None, camera=CameraNoise())
         return LoadedDrive(alone, driver=self.loaded.expert)
 
     def drive(self, job: EvalJob, also: Iterable[Listener] = ()) -> Row:

@@ -61,9 +61,8 @@ def predict_lives(model: TrainedSeries, folder: Path, lives_s: Sequence[float] =
     lives = {}
     for run in runs:
         prior, basis = prior_of(lives_s, learnt, run.name if run.dataset == "pronostia" else None)
-        lives[run.name] = BearingLife(
-            curves[run.name], curves[run.name].remaining_life(prior, error), basis, len(learnt) or None
-        )
+        curve = curves[run.name]
+        lives[run.name] = BearingLife(curve, curve.remaining_life(prior, error), basis, len(learnt) or None)
     return lives
 
 
