@@ -34,7 +34,8 @@ def _fits(squares: set[Square], at: Square) -> float:
         (x + i, y + j) in squares for i, j in ((1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1))
     ]
     # With one run of neighbours around it, the border stays one line that meets itself nowhere.
-    if sum(ring[k] and not ring[k - 1] for k in range(8)) != 1:
+    runs = sum(ring[k] and not ring[k - 1] for k in range(8))
+    if runs != 1:
         return 0.0
     return 1.0 if sum(ring[::2]) == 1 else 0.15
 
