@@ -25,8 +25,6 @@ from nacdrive.envs.carracing.tyres import FULL_LOCK, MASS, WHEEL_RADIUS
 
 REPEAT, AHEAD = 4, 3
 """Frames for which an action is held unless it is known better (ahead at least so many), and decisions tried out."""
-OWN_PACE = (0, 4, 5)
-"""Frames since the decision before, none at the first, with which ``ppo`` drives as it was trained to."""
 RADIANS, GAS, BRAKES = -0.6 * np.array(STEERING), 0.2 * np.array(THROTTLE), np.array(BRAKE)
 """Of each action, as Gymnasium hands it to the car: to the left, gas, brake."""
 GRASS = 0.6
@@ -109,8 +107,6 @@ class Predictive(RacingLine):
     def __init__(self, parameters: RacingLineParameters = PARAMETERS, weights: Weights | None = None) -> None:
         super().__init__(parameters)
         self.weights = weights or Weights()
-        self.steps = 0  # since the decision before, in frames
-        self.is_turned_away = False
 
     def reset(self, env: Any) -> None:
         super().reset(env)
@@ -119,7 +115,7 @@ class Predictive(RacingLine):
         columns = (*self.line.T, self.limits, self.curvature)
         ends = [np.append(column, column[0]) for column in columns]
         self._x, self._y, self._limits, self._bends = (np.interp(self._spots, self.along, column) for column in ends)
-        self.steps, self._last_s = 0, 0.0
+        self._last_s = 0.0
         self._road = Road(np.array(self.world.track))
 
     def act(self, frame: Frame | None = None, info: Info | None = None) -> Action:
@@ -129,13 +125,12 @@ class Predictive(RacingLine):
         speed = float(hull.linearVelocity.length)
         steering = self._steering(hull, x, y, self._locate(x, y), speed)
         now_s = 0.0 if info is None else float(info["t_s"])
-        self.steps, self._last_s = round((now_s - self._last_s) * FPS), now_s
-        self.is_turned_away = abs(steering) == 1.0
-        if self.is_turned_away or speed < SLOW:
+        steps, self._last_s = round((now_s - self._last_s) * FPS), now_s
+        if abs(steering) == 1.0 or speed < SLOW:
             # Turned away from the road: no sequence is so long that turning round would end better than standing. And
             # of a car that stands, the best often is to steer first and give gas later, at each decision anew.
             return rule("gas" if speed < SLOW else "right" if steering > 0 else "left")
-        cost = self._cost(predict(self.world.car, self._road, max(self.steps, REPEAT)))
+        cost = self._cost(predict(self.world.car, self._road, max(steps, REPEAT)))
         best = cost.reshape(len(ACTIONS), -1).min(axis=1)
         return to_action(int(best.argmin()), np.asarray(best.min() - best, np.float32))
 
@@ -222,11 +217,10 @@ def predict(car: Any, road: Road, steps: int, decisions: int = AHEAD) -> Cars:
 
 
 class Rescued(DriverWrapper):
-    """Another driver of CarRacing's five actions, and ``Predictive`` where decisions come at another pace than that one
-    was trained for, and where all wheels have left the road or the car hardly moves, until all are back and it drives.
-    What no camera shows cannot be learnt: a car that drives the road the wrong way is left to the driver (a second
-    after it has turned), and where no road has been in sight lately (at the start one has) it circles, as it turns
-    already, until one is.
+    """Another driver of CarRacing's five actions, and ``Predictive`` where all wheels have left the road or the car
+    hardly moves, until all are back and it drives. What no camera shows cannot be learnt: a car that drives the
+    road the wrong way is left to the driver, and where no road has been in sight lately (at the start one has) it
+    circles, as it turns already, until one is.
     """
 
     def __init__(self, driver: Driver) -> None:
@@ -236,7 +230,7 @@ class Rescued(DriverWrapper):
     def reset(self, env: Any) -> None:
         super().reset(env)
         self.rescuer.reset(env)
-        self._is_lost, self._seen_s, self._turned_s = False, 0.0, -SEEN_S
+        self._is_lost, self._seen_s = False, 0.0
 
     def act(self, frame: Frame, info: Info) -> Action:
         # Both are asked, so that neither misses what happens while the other one drives.
@@ -246,9 +240,7 @@ class Rescued(DriverWrapper):
         self._is_lost = not (all if self._is_lost else any)(on_road) or speed < SLOW
         self._seen_s = info["t_s"] if self.rescuer.is_road_in_sight() else self._seen_s
         if not self._is_lost:
-            self._turned_s = self._turned_s if self.rescuer.is_turned_away else info["t_s"]
-            was_seen = info["t_s"] - self._turned_s < SEEN_S
-            return rescue if was_seen and self.rescuer.steps not in OWN_PACE else own
+            return own
         if speed < SLOW or info["t_s"] - self._seen_s < SEEN_S:
             return rescue
         return rule("gas" if speed < CIRCLING else "left" if car.hull.angularVelocity > 0 else "right")
