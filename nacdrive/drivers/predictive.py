@@ -24,7 +24,7 @@ from nacdrive.envs.carracing.lazy import FPS
 from nacdrive.envs.carracing.tyres import FULL_LOCK, MASS, WHEEL_RADIUS
 
 REPEAT, AHEAD = 4, 3
-"""Frames for which an action is held unless it is known better (ahead at least so many), and decisions tried out."""
+"""Frames for which an action is held, and at least is in what is tried out; decisions that are tried out."""
 RADIANS, GAS, BRAKES = -0.6 * np.array(STEERING), 0.2 * np.array(THROTTLE), np.array(BRAKE)
 """Of each action, as Gymnasium hands it to the car: to the left, gas, brake."""
 GRASS = 0.6
@@ -87,7 +87,7 @@ class Road:
         middle = track[:, 2:4]
         self.low = middle.min(axis=0) - AROUND
         columns, rows = ((np.ptp(middle, axis=0) + 2 * AROUND) / CELL).astype(int)
-        self.cells: Any = np.zeros((rows, columns), np.uint8)
+        self.cells = np.zeros((rows, columns), np.uint8)
         points = np.rint((middle - self.low) / CELL).astype(np.int32)
         cv2.polylines(self.cells, [points], True, 1, thickness=round(2 * TRACK_WIDTH / CELL))
 
@@ -99,7 +99,7 @@ class Road:
 
 
 class Predictive(RacingLine):
-    """Drives CarRacing with five actions; each will hold, so it takes, as long as the one before did."""
+    """Drives CarRacing with five actions; how long each will hold is taken to be how long the one before did."""
 
     name = "predictive"
     needs = Needs(repeat=REPEAT, any_pace=True)
