@@ -301,6 +301,7 @@ def test_a_regression_policy_shows_steering_and_lane_offset_instead_of_probabili
         shows(page, tick)
         assert text(page, "#steering output") == "left 0.31"
         assert not page.is_visible("#choices")
+        assert not page.is_visible("text=Show Grad-CAM"), "no network is known whose gradients could be shown"
         assert (text(page, "#return-name"), text(page, "#return")) == ("lane offset m", "0.46 L")
         assert text(page, "#agree") == "expert: steers left" or text(page, "#agree") == "the expert agrees"
         box = page.locator(".frame").bounding_box()

@@ -53,6 +53,7 @@ export class Dashboard {
     this.decision.setChoices(choices ?? []);
     this.network.setWiring(circuit);
     this.frame.describe(this.input);
+    $("saliency-switch").hidden = !circuit && !this.input;
     this.map.clear();
     // Another drive may be in another world, where the same seed is another track.
     this.scores.clear();

@@ -27,7 +27,7 @@ export function openOne() {
   onKeys({
     a: () => statistics.open(),
     f: togglePresentation,
-    s: () => $("saliency").click(),
+    s: () => !$("saliency-switch").hidden && $("saliency").click(),
     n: () => !$("input-switch").hidden && $("only-input").click(),
   });
   return { dashboard, statistics };
