@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NOTHING, RIGHT, LEFT, GAS, BRAKE = range(len(ACTIONS))
 
-PASS_BESIDE_M = 3.0
+PASS_BESIDE_M = 4.0
 """Metres between the middles of two cars, side by side, at which it passes slow ones."""
 PASS_EDGE_M = 2.2
 """Metres from its middle to the left edge of the asphalt, at least: cars may stand there."""
