@@ -481,16 +481,20 @@ def test_a_saliency_map_stays_on_the_frame_that_it_belongs_to(open_page: Callabl
     red, blue = (np.full((96, 96, 3), colour, np.uint8) for colour in ((200, 30, 30), (30, 30, 200)))
     with serve() as server:
         page = open_page(server.url)
-        server.publish(make_tick(0, frame=red))
+        server.publish(make_tick(0, frame=red, saliency=False))
         shows(page, make_tick(0))
+        assert not page.is_visible("text=Show Grad-CAM"), "some drives have no map"
+        server.publish(make_tick(1, frame=red))
+        shows(page, make_tick(1))
+        assert page.is_visible("text=Show Grad-CAM")
         page.keyboard.press("s")
         until(page, "document.getElementById('saliency-note').textContent.includes('of this frame')")
         corner = (0.02, 0.02)  # hardly any saliency there: the frame's own colour
         page.wait_for_timeout(100)
         first = colour(page, *corner)
         assert first[0] > 120 > first[2]
-        server.publish(make_tick(8, frame=blue, saliency=False))
-        shows(page, make_tick(8))
+        server.publish(make_tick(9, frame=blue, saliency=False))
+        shows(page, make_tick(9))
         page.wait_for_timeout(100)
         assert "of 0.40 s ago" in text(page, "#saliency-note")
         assert colour(page, *corner) == first, "map and frame are those of the same moment"

@@ -53,7 +53,8 @@ export class Dashboard {
     this.decision.setChoices(choices ?? []);
     this.network.setWiring(circuit);
     this.frame.describe(this.input);
-    $("saliency-switch").hidden = !circuit && !this.input;
+    // Until there is a map: some drives have none.
+    $("saliency-switch").hidden = true;
     this.map.clear();
     // Another drive may be in another world, where the same seed is another track.
     this.scores.clear();
@@ -161,7 +162,8 @@ export class Dashboard {
         $("frame").parentElement.style.aspectRatio = String(this.shape);
       }
     }
-    put($("saliency-note"), this.frame.note(Boolean(withSaliency)));
+    if (withSaliency) $("saliency-switch").hidden = false;
+    put($("saliency-note"), this.frame.note());
     this.network.show(neurons, row, film, why);
     this.map.show(this.ring, row);
   }

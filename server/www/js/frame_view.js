@@ -65,11 +65,9 @@ export class FrameView {
     return `the network sees the framed part as ${size[1]} × ${size[0]}${space === "RGB" ? "" : ` ${space}`}; camera ${width} × ${height}`;
   }
 
-  // What is to say of the saliency, where it is wanted; some: whether there is a map at all.
-  note(some) {
-    if (!this.overlay) return "";
-    if (!some) return "(none yet, or none in this drive)";
-    if (!this.looked) return "";
+  // What is to say of the saliency, where it is wanted.
+  note() {
+    if (!this.overlay || !this.looked) return "";
     const age = this.t_s - this.looked.t_s;
     return `Grad-CAM, last convolution, ${age > 0.001 ? `of ${age.toFixed(2)} s ago (small: now)` : "of this frame"}; not a reason`;
   }
