@@ -19,6 +19,7 @@ from nacdrive.drivers.base import Driver
 from nacdrive.drivers.mixture import Mixture
 from nacdrive.drivers.override import Override
 from nacdrive.drivers.policy import PolicyDriver
+from nacdrive.drivers.speed_control import SpeedControl, SpeedController
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.registry import EnvSpec
@@ -176,6 +177,9 @@ class MixtureWorker:
         is_bad = case is None and chosen.random() < round_.bad_starts
         with loaded.open(track, rng=rng) as opened:
             whole = opened.driver
+            if (top_speed := opened.meta.get("top_speed_mps")) and not self.learner.needs.pedals:
+                # As in a drive, where bends are entered faster than the expert would.
+                opened.driver = SpeedControl(whole, SpeedController(top_speed))
             if is_bad:
                 side, led_at_s = Action(float(chosen.choice((-1.0, 1.0))), 0.0, 0.0), chosen.uniform(*LED_AT_S)
                 led_until_s = led_at_s + chosen.uniform(*LED_S)
@@ -183,7 +187,7 @@ class MixtureWorker:
                 if chosen.integers(2) or loaded.spec.lost_m <= BESIDE_M:
                     opened.start, led_at_s, led_until_s = bad_start(chosen, loaded.spec.lost_m), 0.0, 0.0
                 free_s = led_until_s + chosen.uniform(0, BRAKED_S)
-                opened.driver = Override(whole, (led_at_s, None), (led_until_s, side), (free_s, FULL_BRAKE))
+                opened.driver = Override(opened.driver, (led_at_s, None), (led_until_s, side), (free_s, FULL_BRAKE))
             patience = LOST_AFTER + round(RECOVERY_S / opened.env.step_s) * (is_bad or case is not None)
             for tick in supervised(opened, patience):
                 # Where no newer frame has come, the policy's last decision holds: there is nothing to learn.

@@ -12,6 +12,7 @@ from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.recording import Recording
+from nacdrive.drivers.speed_control import SpeedController
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST
 from nacdrive.models import PolicyConfig, save_policy
@@ -159,6 +160,10 @@ def test_on_the_tracks_the_policy_steers_and_the_expert_labels() -> None:
     assert episode.meta["ended"] == "left the field"
     assert (episode.steering[-10:] > 0.5).all()
     assert (episode.label[-10:] < 0).all()
+    control = SpeedController(episode.meta["top_speed_mps"])
+    driven = zip(episode.speed_mps, episode.t_s, episode.steering, strict=True)
+    pedals = [control.pedals(*(float(x) for x in row)) for row in driven]
+    np.testing.assert_allclose(np.stack([episode.throttle, episode.brake], 1), pedals, atol=1e-5)
     assert episode.frames[0][:2] == b"\xff\xd8"
 
 
