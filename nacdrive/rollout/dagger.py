@@ -11,7 +11,7 @@ import numpy as np
 
 from nacdrive.common.action import FULL_BRAKE, Action
 from nacdrive.common.errors import UserError
-from nacdrive.common.parallel import run_by_method, run_jobs
+from nacdrive.common.parallel import run_by_method
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.drivers import load_expert
@@ -101,10 +101,8 @@ def collect(
     )
     there = {info.seed for info in writer.episodes}
     missing = [track for track in round_.tracks if track not in there]
-    if ray is None and min(workers, len(missing)) <= 1:
-        done = run_jobs(here.drive, missing, workers=0)
-    else:
-        done = run_by_method(MixtureWorker, (round_,), "drive", missing, workers=workers, ray=ray)
+    processes = 0 if ray is None and min(workers, len(missing)) <= 1 else workers
+    done = run_by_method(MixtureWorker, (round_,), "drive", missing, workers=processes, ray=ray)
     with closing(done):
         for _, episode in done:
             writer.add(episode)
@@ -193,9 +191,7 @@ class MixtureWorker:
                 # Where no newer frame has come, the policy's last decision holds: there is nothing to learn.
                 if not tick.held:
                     buffer(replace(tick, t_s=tick.taken_s, frame_t_s=None))
-            meta = opened.meta
-            if isinstance(whole, Mixture):
-                meta = {"expert_share": whole.expert_share}
+            meta = {"expert_share": whole.expert_share} if isinstance(whole, Mixture) else opened.meta
             meta |= {name: value for name, value in opened.env.episode_meta().items() if name != "finished_lap"}
         buffer.ended = tick.events[-1] if tick.done else "time is up"
         meta |= {"camera": str(camera)} if camera.active else {}
