@@ -83,13 +83,10 @@ def record_episodes(
     seeds = SeedQueue(config, writer)
     frames = 0
 
-    def tell() -> None:
-        progress(RecordProgress(config.episodes - seeds.missing, len(writer.dropped), frames))
-
     def count(seed: int, recorded: int) -> None:
         nonlocal frames
         frames += recorded
-        tell()
+        progress(RecordProgress(config.episodes - seeds.missing, len(writer.dropped), frames))
 
     if listeners is None:
         done = run_by_method(
@@ -106,7 +103,7 @@ def record_episodes(
                     writer.drop(seed, episode.episode_return)
                 seeds.driving -= 1
                 on_episode(episode, path)
-                tell()
+                count(seed, 0)
     except KeyboardInterrupt:
         # Between an episode's renaming and its listing there is an instant.
         writer.adopt_unlisted()

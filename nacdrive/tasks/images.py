@@ -109,7 +109,8 @@ class Augmentation:
 def augmented(batch: Batch, how: Augmentation, generator: torch.Generator) -> Batch:
     """A batch as it might also have been; ``batch`` stays as it is.
 
-    Its fields: ``frames`` uint8 [B, T, 66, 200, 3], ``t`` [B, T], ``target`` [B, T] steering.
+    Its fields: ``frames`` uint8 [B, T, 66, 200, 3], ``t`` [B, T], ``target`` [B, T] steering, and ``right_hand`` [B, T]
+    where there is traffic on the right, which a mirror would put on the left.
     """
     frames, target = batch["frames"].clone(), batch["target"].clone()
     B = len(frames)
@@ -117,7 +118,7 @@ def augmented(batch: Batch, how: Augmentation, generator: torch.Generator) -> Ba
     def uniform(low: float, high: float, *shape: int) -> Tensor:
         return torch.empty(B, *shape).uniform_(low, high, generator=generator)
 
-    mirrored = uniform(0, 1) < 0.5
+    mirrored = (uniform(0, 1) < 0.5) & ~batch.get("right_hand", torch.zeros(B, 1, dtype=torch.bool)).any(1)
     frames[mirrored] = frames[mirrored].flip(3)
     target[mirrored] = -target[mirrored]
 

@@ -224,6 +224,7 @@ def drive_sample(episode: Episode, name: str, upright: bool = True) -> Sample:
         "t": torch.tensor(episode.taken_s),
         "speed": torch.tensor(episode.speed_mps),
         "target": torch.tensor(episode.label),
+        "right_hand": torch.full((len(episode),), bool(episode.meta.get("slow_cars"))),
         **{side: torch.from_numpy(prepared(frames, name, crooked)) for side, frames in episode.side_frames.items()},
     }
     return Sample(name, decided_on(episode, fields))
@@ -243,8 +244,7 @@ def with_sides(samples: Sequence[Sample]) -> list[Sample]:
 
 def center_alone(samples: Sequence[Sample]) -> list[Sample]:
     """The centre camera of every sample."""
-    kept = ("frames", "t", "speed", "target")
-    return [Sample(s.name, {name: s.fields[name] for name in kept}, s.labels) for s in samples]
+    return [Sample(s.name, {k: v for k, v in s.fields.items() if k not in SIDE_STEERING}, s.labels) for s in samples]
 
 
 def bin_of(steering: Tensor) -> Tensor:

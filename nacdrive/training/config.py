@@ -59,6 +59,6 @@ class FitConfig(EpochsOption, BatchOption, PrecisionOption, SeedOption):
     """Power of the inverse frequency by which an action or steering counts: 0 = all alike, 1 = balanced; if not given
     0.5, and 0 where an expert's scores of any frame are known."""
     augment: bool = True
-    """Change the frames a little at random: shifted, lit (udacity: mirrored and shadowed too)."""
+    """Change the frames a little at random: shifted, lit (udacity: shadowed and, without slow cars, mirrored too)."""
     checkpoint_steps: Count = 100
     """Steps between checkpoints within an epoch; the end of an epoch always makes one."""

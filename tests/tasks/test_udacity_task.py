@@ -30,7 +30,7 @@ def test_a_log_and_its_recording_give_the_same_sample(tmp_path):
     log = make_log(tmp_path / "log", 5)
     import_log(log, tmp_path / "recording")
     (one,), (two,) = TASK.load([log]), TASK.load([tmp_path / "recording"])
-    assert one.fields.keys() == two.fields.keys() == {"frames", "left", "right", "t", "speed", "target"}
+    assert one.fields.keys() == two.fields.keys() == {"frames", "left", "right", "t", "speed", "target", "right_hand"}
     for name, value in one.fields.items():
         assert torch.equal(value, two.fields[name]), name
     assert one.fields["frames"].shape == (5, 66, 200, 3)
@@ -151,6 +151,17 @@ def test_mirrored_pictures_have_mirrored_steering():
         expected = batch["frames"][i].flip(2) if flipped[i] else batch["frames"][i]
         assert torch.equal(new["frames"][i], expected)
     assert torch.equal(new["target"].abs(), batch["target"].abs())
+    batch["right_hand"] = torch.arange(32).unsqueeze(1) % 2 == 0
+    new = augmented(batch, STILL, torch.Generator().manual_seed(1))
+    still = flipped & ~batch["right_hand"][:, 0]
+    assert torch.equal(new["target"][:, 0] != batch["target"][:, 0], still) and still.any()
+
+
+def test_a_drive_among_slow_cars_says_that_they_keep_to_the_right(tmp_path):
+    (alone,) = drives_in(make_log(tmp_path / "log", 4))
+    among = replace(alone, meta={**alone.meta, "slow_cars": 6})
+    assert drive_sample(among, "among").fields["right_hand"].all()
+    assert not drive_sample(alone, "alone").fields["right_hand"].any()
 
 
 def test_a_road_moved_to_the_right_asks_for_steering_to_the_right():
