@@ -27,7 +27,7 @@ PASS_BESIDE_M = 4.0
 """Metres between the middles of two cars, side by side, at which it passes slow ones."""
 PASS_EDGE_M = 2.2
 """Metres from its middle to the left edge of the asphalt, at least: cars may stand there."""
-PASS_M, PASS_RAMP_M = 12.0, 14.0
+PASS_M, PASS_RAMP_M = 8.0, 12.0
 """Metres along the road, before and behind a slow car, within which it keeps that, and before which it swings out."""
 TOP_SPEEDS_MPS = 5.0, 13.4
 """Slowest and fastest of the drivers that recordings of the built-in tracks are made with."""
