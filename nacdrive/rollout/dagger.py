@@ -176,7 +176,7 @@ class MixtureWorker:
         with loaded.open(track, rng=rng) as opened:
             whole = opened.driver
             if (top_speed := opened.meta.get("top_speed_mps")) and not self.learner.needs.pedals:
-                # As in a drive, where bends are entered faster than the expert would.
+                # As in a drive: slower where it steers, and nobody brakes before a bend.
                 opened.driver = SpeedControl(whole, SpeedController(top_speed))
             if is_bad:
                 side, led_at_s = Action(float(chosen.choice((-1.0, 1.0))), 0.0, 0.0), chosen.uniform(*LED_AT_S)
