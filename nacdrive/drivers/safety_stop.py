@@ -72,8 +72,8 @@ class SafetyStop(DriverWrapper):
                 return action
         speed_mps = info.get("speed_mps")
         # While the course is held, a car that stands has only just been started.
-        stopped = speed_mps is not None and speed_mps < STANDING_MPS and self._stop.action(t_s).brake > 0
-        finished = not self._env.realtime and (stopped or t_s - self._stop.began_s >= LONGEST_STOP_S)
+        is_standing = speed_mps is not None and speed_mps < STANDING_MPS and self._stop.action(t_s).brake > 0
+        finished = not self._env.realtime and (is_standing or t_s - self._stop.began_s >= LONGEST_STOP_S)
         self._state = DriverState(failure=self._stop.reason, finished=finished, events=events)
         return self._emergency(t_s)
 

@@ -13,7 +13,7 @@ from nacdrive.tasks.splits import Block, seeded
 
 
 class Batches:
-    """All samples in a few large tensors, handed out as batches of ``size`` sequences of ``chunk`` consecutive steps.
+    """Hands out samples, as they lie in memory, in batches of ``size`` sequences of ``chunk`` consecutive steps.
 
     Samples with labels are never cut.
     """
@@ -21,10 +21,9 @@ class Batches:
     def __init__(self, samples: Sequence[Sample], chunk: int, size: int) -> None:
         self.names = [sample.name for sample in samples]
         self.lengths = [len(sample) for sample in samples]
-        self.starts = [0, *torch.tensor(self.lengths).cumsum(0).tolist()]
         self.labels = {name: torch.stack([s.labels[name] for s in samples]) for name in samples[0].labels}
         self.chunk, self.size = max(self.lengths) if self.labels else chunk, size
-        self.fields = {name: torch.cat([s.fields[name] for s in samples]) for name in samples[0].fields}
+        self.fields = {name: [s.fields[name] for s in samples] for name in samples[0].fields}
 
     @property
     def steps(self) -> int:
@@ -51,14 +50,14 @@ class Batches:
 
     def load(self, chunks: Sequence[Block]) -> Batch:
         """Fields [B, T, ...], labels [B, ...] and ``padding`` [B, T], in CPU memory; T is the longest chunk's."""
-        first = torch.tensor([self.starts[chunk.sample] + chunk.start for chunk in chunks]).unsqueeze(1)
         length = torch.tensor([chunk.stop - chunk.start for chunk in chunks]).unsqueeze(1)
         offsets = torch.arange(int(length.max())).unsqueeze(0)
-        rows = first + torch.minimum(offsets, length - 1)
-        flat = rows.flatten()
-        batch: Batch = {
-            name: field.index_select(0, flat).view(*rows.shape, *field.shape[1:]) for name, field in self.fields.items()
-        }
+        # Shorter ones repeat their last step.
+        rows = length.cumsum(0) - length + torch.minimum(offsets, length - 1)
+        batch: Batch = {}
+        for name, field in self.fields.items():
+            steps = torch.cat([field[chunk.sample][chunk.start : chunk.stop] for chunk in chunks])
+            batch[name] = steps.index_select(0, rows.flatten()).view(*rows.shape, *steps.shape[1:])
         of = torch.tensor([chunk.sample for chunk in chunks])
         batch |= {name: label[of] for name, label in self.labels.items()}
         batch["padding"] = offsets >= length
