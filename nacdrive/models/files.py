@@ -27,10 +27,7 @@ def save_policy(policy: Policy, path: Path | str, meta: dict[str, Any] | None = 
     """Write ``policy`` to ``path``, a ``.pt`` file or one that ends with ``.safetensors`` for that format, atomically,
     with plain JSON about its training: its own ``meta`` if none is given.
     """
-    content = {
-        "config": json.dumps(policy.config.to_json()),
-        "meta": json.dumps(policy.meta if meta is None else meta),
-    }
+    content = {"config": json.dumps(policy.config.to_json()), "meta": json.dumps(policy.meta if meta is None else meta)}
     write_tensor_file(Path(path), KIND, VERSION, content, policy.network.state_dict())
 
 

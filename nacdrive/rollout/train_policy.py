@@ -28,6 +28,7 @@ from nacdrive.rollout.drive import Drive
 from nacdrive.rollout.record_config import OFFICIAL_FRAMES
 from nacdrive.rollout.train_config import FREE_TO_CHANGE, TrainConfig
 from nacdrive.tasks import Sample, load_driving_task
+from nacdrive.tasks.driving import DrivingTask
 from nacdrive.tasks.splits import fingerprint, mix
 from nacdrive.training.fit import FitResult, FitUpdate, checkpoint_path, fit
 
@@ -56,8 +57,7 @@ def train_policy(
     them.
     """
     check_name(config.model)
-    device = check_device(config.device)
-    task = load_driving_task(config.task)
+    task, device = learning_task(config), check_device(config.device)
     # What can be refused is refused before hours of work, and before a folder is made or deleted.
     env, expert = config.env_spec, None
     if config.dagger and config.expert is not None:
@@ -111,6 +111,12 @@ def train_policy(
     return target
 
 
+def learning_task(config: TrainConfig) -> DrivingTask:
+    """The task, whose pictures are cut as those of the policy that learns on."""
+    first = None if config.first is None else load_policy(find_model(config.first, config.task)).config
+    return load_driving_task(config.task, first)
+
+
 def read_data(
     config: TrainConfig, load: Callable[[tuple[Path, ...]], list[Sample]] | None = None
 ) -> tuple[Policy | None, PolicyConfig, list[Sample], list[Sample]]:
@@ -119,7 +125,7 @@ def read_data(
     ``UserError`` for recordings of other actions, or of pictures of another size, than the first policy has learnt
     from, for options of a new network that it has otherwise, and for a memory longer than any episode.
     """
-    task = load_driving_task(config.task)
+    task = learning_task(config)
     form, window, folders = config.form, config.window or config.form.window, ", ".join(map(str, config.data))
     first = None if config.first is None else load_policy(find_model(config.first, config.task))
     if first is not None:
@@ -200,7 +206,7 @@ def collect_round(
         drive, round_, config.dagger_episodes, config.seed, config.vary_camera, config.bad_starts, mine
     )
     collect(dagger, recording, config.parallel, lambda episode: callbacks.on_episode(round_, episode), ray=config.ray)
-    return load_driving_task(config.task).load([recording])
+    return learning_task(config).load([recording])
 
 
 def describe(config: TrainConfig, result: FitResult, episodes: int, round_: int) -> dict[str, Any]:

@@ -44,6 +44,8 @@ class DrivingTask(Task):
     inputs = ("frames", "t", "padding")
     source: ClassVar[str | None] = None
     """Of the recordings that it is made for; None for any, of one environment."""
+    first: PolicyConfig | None = None
+    """Of the policy that learns on, as whose pictures are cut; None: as a new one's."""
     window = 4
     """Frames that a decision of the bench's policies may depend on; under ``paper`` it is one."""
 
@@ -228,9 +230,7 @@ def frames_of(samples: Sequence[Sample], most: int | None) -> list[Sample]:
     gaps = {s.name: s.fields["t"].diff().median().float() for s in samples}
     return [
         Sample(
-            f"{s.name} frame {i}",
-            {name: value[i : i + 1] for name, value in s.fields.items()},
-            {"gap_s": gaps[s.name]},
+            f"{s.name} frame {i}", {name: value[i : i + 1] for name, value in s.fields.items()}, {"gap_s": gaps[s.name]}
         )
         for s, i in evenly([(s, i) for s in samples for i in range(len(s))], most)
     ]

@@ -65,17 +65,17 @@ SEEN = (66, 200)
 """Rows and columns that the convolutions see."""
 
 
-def prepare(frame: NDArray[np.uint8], crooked: bool = False) -> NDArray[np.uint8]:
+def prepare(frame: NDArray[np.uint8], crooked: bool = False, rows: tuple[int, int] = CROP) -> NDArray[np.uint8]:
     """[160, 320, 3] RGB -> [66, 200, 3] YUV: the quick twin of ``models.driving``, within one grey level.
 
     The picture of a ``crooked`` camera is turned upright first.
     """
-    kept = upright(frame, *CROP) if crooked else frame[CROP[0] : CROP[1]]
+    kept = upright(frame, *rows) if crooked else frame[slice(*rows)]
     cut = cv2.resize(kept, SEEN[::-1], interpolation=cv2.INTER_AREA)
     return np.asarray(cv2.cvtColor(cut, cv2.COLOR_RGB2YUV), dtype=np.uint8)
 
 
-def prepared(images: Iterable[bytes], where: str, crooked: bool = False) -> NDArray[np.uint8]:
+def prepared(images: Iterable[bytes], where: str, crooked: bool, rows: tuple[int, int]) -> NDArray[np.uint8]:
     """Encoded images of the Udacity simulator -> uint8 [N, 66, 200, 3] YUV; see ``prepare``."""
     out = []
     for i, data in enumerate(images):
@@ -86,7 +86,7 @@ def prepared(images: Iterable[bytes], where: str, crooked: bool = False) -> NDAr
                 f"image {i} of {where} {what}: the simulator records {CAMERA[1]}x{CAMERA[0]} pixels; "
                 "leave that drive out."
             )
-        out.append(prepare(np.asarray(frame, dtype=np.uint8), crooked))
+        out.append(prepare(np.asarray(frame, dtype=np.uint8), crooked, rows))
     return np.stack(out)
 
 

@@ -11,6 +11,7 @@ from nacdrive.common.options import Options
 from nacdrive.common.plugins import Registry
 
 if TYPE_CHECKING:
+    from nacdrive.models import PolicyConfig
     from nacdrive.tasks.base import ProtocolName, Task
     from nacdrive.tasks.driving import DrivingTask
 
@@ -71,8 +72,8 @@ def load_task(task: str, protocol: ProtocolName = "sequence") -> Task:
     return made
 
 
-def load_driving_task(task: str) -> DrivingTask:
-    """The task ``task``, of which a policy can be trained."""
+def load_driving_task(task: str, first: PolicyConfig | None = None) -> DrivingTask:
+    """The task ``task``, of which a policy can be trained, and with ``first`` learn on."""
     from nacdrive.tasks.driving import DrivingTask
 
     loaded = load_task(task)
@@ -81,6 +82,7 @@ def load_driving_task(task: str) -> DrivingTask:
             f"the task '{task}' has no policy that drives: train a network for it with "
             f"'nacdrive bench table --tasks {task}'."
         )
+    loaded.first = first
     return loaded
 
 

@@ -113,7 +113,7 @@ class Udacity(DrivingTask):
                 if (key := episode.fingerprint) in samples:
                     twice += 1
                 else:
-                    samples[key] = drive_sample(episode, f"{folder.name} drive {episode.seed}")
+                    samples[key] = drive_sample(episode, f"{folder.name} drive {episode.seed}", self.first)
         if twice:
             warnings.warn(duplicates_sentence(twice), stacklevel=2)
         return list(samples.values())
@@ -216,16 +216,20 @@ def drives_in(folder: Path) -> list[Episode]:
     return [recording.load(index) for index in range(len(recording))]
 
 
-def drive_sample(episode: Episode, name: str, upright: bool = True) -> Sample:
-    """A drive in memory; pictures of a crooked camera are turned ``upright``, or left as they are."""
-    crooked = upright and camera_mount(episode.meta, STRAIGHT, SCENE) == SCENE
+def drive_sample(episode: Episode, name: str, policy: PolicyConfig | None = None) -> Sample:
+    """A drive in memory, its pictures cut and, of a crooked camera, turned upright as ``policy`` does, or a new one."""
+    rows = (policy and policy.crop) or CROP
+    crooked = (policy is None or policy.upright) and camera_mount(episode.meta, STRAIGHT, SCENE) == SCENE
     fields = {
-        "frames": torch.from_numpy(prepared(episode.frames, name, crooked)),
+        "frames": torch.from_numpy(prepared(episode.frames, name, crooked, rows)),
         "t": torch.tensor(episode.taken_s),
         "speed": torch.tensor(episode.speed_mps),
         "target": torch.tensor(episode.label),
         "right_hand": torch.full((len(episode),), bool(episode.meta.get("slow_cars"))),
-        **{side: torch.from_numpy(prepared(frames, name, crooked)) for side, frames in episode.side_frames.items()},
+        **{
+            side: torch.from_numpy(prepared(frames, name, crooked, rows))
+            for side, frames in episode.side_frames.items()
+        },
     }
     return Sample(name, decided_on(episode, fields))
 

@@ -7,9 +7,11 @@ import pytest
 import torch
 
 from nacdrive.common.errors import UserError
-from nacdrive.datasets.images import decode_image, encode_png
+from nacdrive.datasets.images import decode_image, encode_jpeg, encode_png
 from nacdrive.datasets.udacity_log_convert import import_log
-from nacdrive.models import Policy
+from nacdrive.models import Policy, save_policy
+from nacdrive.rollout.train_config import TrainConfig
+from nacdrive.rollout.train_policy import read_data
 from nacdrive.tasks import Sample, load_task
 from nacdrive.tasks.images import Augmentation, augmented, prepare
 from nacdrive.tasks.splits import block_folds, blocks_of
@@ -46,6 +48,25 @@ def test_prepared_frames_are_what_the_network_would_make_of_them(tmp_path):
     np.testing.assert_allclose(prepare(frame, crooked=True).astype(int), own.numpy().astype(int), atol=1)
 
 
+@pytest.mark.parametrize("seen", [{"crop": (46, 121)}, {"upright": False}])
+def test_who_learns_on_gets_pictures_cut_as_its_own_network_cuts_them(tmp_path, seen):
+    log = make_log(tmp_path / "log", 3)
+    picture = np.random.default_rng(0).integers(0, 256, (20, 40, 3), dtype=np.uint8).repeat(8, 0).repeat(8, 1)
+    for file in (log / "IMG").iterdir():
+        file.write_bytes(encode_jpeg(picture))
+    config = replace(TASK.policy_config("dense", 1, TASK.load([log])), **seen)
+    save_policy(Policy.new(config, "dense"), tmp_path / "own.pt", {})
+    first, _, train, _ = read_data(
+        TrainConfig(task="udacity", data=(log,), model="dense", first=tmp_path / "own.pt", valid_share=0.0)
+    )
+    assert first is not None
+    frame = decode_image(sorted((log / "IMG").glob("center*"))[0].read_bytes())
+    own = first.network.preprocess(torch.from_numpy(frame.copy())[None])[0].numpy().astype(int)
+    frames = next(s for s in train if "camera" not in s.name).fields["frames"]
+    np.testing.assert_allclose(frames[0].numpy().astype(int), own, atol=1)
+    assert np.abs(prepare(frame, crooked=True).astype(int) - own).max() > 10
+
+
 def test_pictures_of_a_crooked_camera_are_turned_and_those_of_a_straight_one_are_not(tmp_path):
     episode = drives_in(make_log(tmp_path / "log", 2))[0]
     picture = np.random.default_rng(0).integers(0, 256, (20, 40, 3), dtype=np.uint8).repeat(8, 0).repeat(8, 1)
@@ -56,7 +77,8 @@ def test_pictures_of_a_crooked_camera_are_turned_and_those_of_a_straight_one_are
         found = drive_sample(replace(episode, meta=meta), "a drive").fields["frames"][0].numpy()
         np.testing.assert_array_equal(found, prepare(frame, crooked=turned))
     # A model of the first versions sees what the simulator sends.
-    as_sent = drive_sample(episode, "a drive", upright=False).fields["frames"][0].numpy()
+    as_it_comes = replace(TASK.policy_config("dense", 1, [drive_sample(episode, "a drive")]), upright=False)
+    as_sent = drive_sample(episode, "a drive", as_it_comes).fields["frames"][0].numpy()
     np.testing.assert_array_equal(as_sent, prepare(frame))
     assert np.abs(as_sent.astype(int) - prepare(frame, crooked=True)).max() > 10
 

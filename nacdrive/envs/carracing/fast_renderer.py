@@ -117,10 +117,7 @@ class FastCar(Car):
                 f_force = f_force / force * friction_limit
                 p_force = p_force / force * friction_limit
             wheel.omega = omega - dt * f_force * wheel.wheel_rad / WHEEL_MOMENT_OF_INERTIA
-            wheel.ApplyForceToCenter(
-                (p_force * side_x + f_force * ahead_x, p_force * side_y + f_force * ahead_y),
-                True,
-            )
+            wheel.ApplyForceToCenter((p_force * side_x + f_force * ahead_x, p_force * side_y + f_force * ahead_y), True)
 
 
 class FastCarRacing(LazyCarRacing):

@@ -245,10 +245,7 @@ def frame_function(net: NetworkDescription) -> str:
         row = "uint8_t in[POLICY_WIDTH * 3];\n        upright(frame, FIRST_ROW + row, in);"
     code = "" if p.turn is None else part("frame_upright.c") + "\n"
     return code + fill(
-        "frame_resized.c",
-        and_yuv=", turn into YUV" if turned else "",
-        colour=yuv if turned else "rgb[c]",
-        row=row,
+        "frame_resized.c", and_yuv=", turn into YUV" if turned else "", colour=yuv if turned else "rgb[c]", row=row
     )
 
 
@@ -318,11 +315,7 @@ def step_function(net: NetworkDescription) -> str:
         )
         features = "projected"
     return fill(
-        "step.c",
-        masked=masked,
-        convolutions="\n".join(calls),
-        features=features,
-        decide=part(decide).rstrip("\n"),
+        "step.c", masked=masked, convolutions="\n".join(calls), features=features, decide=part(decide).rstrip("\n")
     )
 
 

@@ -64,10 +64,7 @@ def draw_cases(config: HuntConfig, search: Search, path: Path) -> dict[str, list
         learnt = search.failures[: (config.dagger_episodes + 1) // 2]
         first = search.first_seed + EPISODES // 2
         end = FIRST_JUDGED + config.judged
-        seeds = {
-            "learn": range(first, first + config.dagger_episodes - len(learnt)),
-            "kind": range(FIRST_JUDGED, end),
-        }
+        seeds = {"learn": range(first, first + config.dagger_episodes - len(learnt)), "kind": range(FIRST_JUDGED, end)}
         cases = {name: [search.near(k, k) or Case(k, "seeds", k, {}) for k in mine] for name, mine in seeds.items()}
         cases["learn"] = [*learnt, *cases["learn"]]
         cases["plain"] = [Case(k, "seeds", k, {}) for k in range(end, end + config.judged)]

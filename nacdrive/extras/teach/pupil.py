@@ -23,8 +23,8 @@ from nacdrive.extras.teach.rounds import Job
 from nacdrive.models import load_policy
 from nacdrive.models.policy import Policy
 from nacdrive.rollout.train_config import TrainConfig
-from nacdrive.rollout.train_policy import TrainCallbacks, read_data, round_path, train_policy
-from nacdrive.tasks import Sample, load_driving_task
+from nacdrive.rollout.train_policy import TrainCallbacks, learning_task, read_data, round_path, train_policy
+from nacdrive.tasks import Sample
 from nacdrive.tasks.driving import truncate
 from nacdrive.training.fit import FitUpdate
 from nacdrive.training.predict import outputs
@@ -58,7 +58,7 @@ class Pupil:
     """Learns rounds; made in the process that learns. ``training`` says how."""
 
     def __init__(self, training: TrainConfig) -> None:
-        self.training, self.task = training, load_driving_task(training.task)
+        self.training, self.task = training, learning_task(training)
         self.load = cache(lambda folders: self.task.load(folders))
         first, _, _, kept = read_data(training, self.load)
         assert first is not None
