@@ -27,8 +27,10 @@ PASS_BESIDE_M = 4.0
 """Metres between the middles of two cars, side by side, at which it passes slow ones."""
 PASS_EDGE_M = 2.2
 """Metres from its middle to the left edge of the asphalt, at least: cars may stand there."""
-PASS_M, PASS_RAMP_M = 8.0, 12.0
-"""Metres along the road, before and behind a slow car, within which it keeps that, and before which it swings out."""
+PASS_M = 4.0, 6.0
+"""Metres along the road, before a slow car and past it, within which the point that it steers at is beside it, ..."""
+PASS_RAMP_M = 6.0, 8.0
+"""... and within which it swings out and back: at 25 mph from 19 m before a car on, where a camera shows it well."""
 TOP_SPEEDS_MPS = 5.0, 13.4
 """Slowest and fastest of the drivers that recordings of the built-in tracks are made with."""
 
@@ -196,7 +198,8 @@ class _Continuous:
         length, cars = self.env.track.length, self.env.traffic.cars
         if not len(cars.s):
             return 0.0
-        apart = np.abs((cars.s - s + length / 2) % length - length / 2)
-        near = float(np.clip((PASS_M + PASS_RAMP_M - apart.min()) / PASS_RAMP_M, 0.0, 1.0))
+        ahead = (cars.s - s + length / 2) % length - length / 2
+        kept, ramp = np.where(ahead > 0, *PASS_M), np.where(ahead > 0, *PASS_RAMP_M)
+        near = float(np.clip((kept + ramp - np.abs(ahead)) / ramp, 0.0, 1.0).max())
         room = max(0.0, self.env.track.half_width - PASS_EDGE_M)
         return near * min(room, max(0.0, PASS_BESIDE_M - cars.offset))
