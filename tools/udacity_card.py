@@ -30,8 +30,8 @@ from nacdrive.models import Policy, load_policy, save_policy
 CARD = """# {file}
 
 A policy for the Udacity simulator: each picture turned upright (the simulator's camera hangs crooked), five
-convolutions (24-36-48-64-64, ELU) on rows 60 to 135 of the 320x160 frame, resized to 66x200 YUV, dropout 0.5, {layer},
-dense 64-1. {parameters:,} parameters. It steers; a controller holds the speed.
+convolutions (24-36-48-64-64, ELU) on rows {first} to {last} of the 320x160 frame, resized to 66x200 YUV,
+dropout 0.5, {layer}, dense 64-1. {parameters:,} parameters. It steers; a controller holds the speed.
 
 Driving one lap of roads that no training saw (`--track random`, seeds from 4000000), and of the two fixed tracks, which
 are among those of the training, on other days; 12.5 decisions a second, or one for each frame where the camera's rate
@@ -50,12 +50,12 @@ wanders:
 The geometric driver drove 100 random roads (`udacity-random`), 50 of difficulty 1 (`udacity-hard`), both fixed
 tracks{among_cars}; its wheel was disturbed, and its way back is the label. `udacity_track` is 1,800 rows that a person
 recorded in the real simulator (three cameras, not shipped). Then the policy drove {rounds} rounds of random roads, each
-drive with its own draw of what is wrong with the camera, and the geometric driver labelled them. All three training
-seeds, and what is compared with what: [docs/results/roads.md](../../docs/results/roads.md). How the policy drives the
+drive with its own draw of what is wrong with the camera, and the geometric driver labelled them.{blind}
+All three training seeds, and what is compared with what: [docs/results/roads.md](../../docs/results/roads.md). How the policy drives the
 real simulator was not measured: no Unity build was run here; how it steers on rows of it stands in
 [docs/results/udacity.md](../../docs/results/udacity.md).
 
-Recorded and trained with (of `udacity-hard` the command was not kept)
+Recorded and trained with{not_kept}
 
 {record_commands}
 {train_commands}
@@ -70,10 +70,20 @@ RECORDED = {
     "udacity-random": "--track random --roads 100 --episodes 100 --max-frames 600 --no-sides",
     "udacity-fixed": "--episodes 20 --seed 3500000 --max-frames 600 --no-sides",
     "udacity-dense": "--track random --slow-cars 14 --seed 3000300 --episodes 60",
+    "udacity-eight": "--track random --slow-cars 8 --seed 3000600 --episodes 80 --no-sides",
+    "udacity-near-hard": "--track random --road-difficulty 1 --slow-cars 4 --seed 3000500 --episodes 40 --no-sides",
     "udacity-lake": "--track lake --episodes 5",
     "udacity-mountain": "--track mountain --episodes 5",
 }
 """How each recording was made, by the geometric driver."""
+AMONG_CARS = {
+    "udacity-dense": "60 roads among 14 slow cars",
+    "udacity-eight": "80 roads among eight slow cars",
+    "udacity-near-hard": "40 of difficulty 1 among four",
+}
+BLIND = """ Much of what it learnt from last are drives of
+policies that no training had shown a car, among cars and on roads without any, labelled by the same driver
+([why](../../docs/results/roads.md#registered-rounds-by-drivers-who-do-not-see-cars))."""
 ROWS = {
     "drives that never left the road": lambda n: (
         f"**{n['flawless']['count']} of {n['drives']}** (95 %: {n['flawless']['interval95'][0]:.0%} to "
@@ -115,7 +125,10 @@ def card(policy: Policy, file: Path, evaluations: Sequence[dict[str, Any]], befo
             name for folder in meta["config"]["data"] if not (name := Path(folder).name).startswith("dagger-")
         )
         + (" and the rounds before" if before else ""),
-        "among_cars": " and 60 roads among 14 slow cars (`udacity-dense`)" if "udacity-dense" in data else "",
+        **dict(zip(("first", "last"), config.crop or (0, config.height), strict=True)),
+        "among_cars": "".join(f" and {what} (`{name}`)" for name, what in AMONG_CARS.items() if name in data),
+        "blind": BLIND if "runs/blind-1/dagger-1" in meta["config"]["data"] else "",
+        "not_kept": " (of `udacity-hard` the first command was not kept)" if "udacity-hard" in data else "",
         "train_frames": meta["train_frames"],
         "mae": meta["valid_mae"],
         "rounds": sum(stage["config"]["dagger"] for stage in stages),
