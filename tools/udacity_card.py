@@ -52,8 +52,8 @@ tracks{among_cars}; its wheel was disturbed, and its way back is the label. `uda
 recorded in the real simulator (three cameras, not shipped). Then the policy drove {rounds} rounds of random roads, each
 drive with its own draw of what is wrong with the camera, and the geometric driver labelled them.{blind}
 All three training seeds, and what is compared with what: [docs/results/roads.md](../../docs/results/roads.md).
-How the policy drives the real simulator was not measured: no Unity build was run here; how it steers on rows of it stands in
-[docs/results/udacity.md](../../docs/results/udacity.md).
+How the policy drives the real simulator was not measured: no Unity build was run here; how it steers on rows of
+it stands in [docs/results/udacity.md](../../docs/results/udacity.md).
 
 Recorded and trained with{not_kept}
 
