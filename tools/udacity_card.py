@@ -81,9 +81,11 @@ AMONG_CARS = {
     "udacity-eight": "80 roads among eight slow cars",
     "udacity-near-hard": "40 of difficulty 1 among four",
 }
+"""What the card says of the recordings among slow cars."""
 BLIND = """ Much of what it learnt from last are drives of
 policies that no training had shown a car, among cars and on roads without any, labelled by the same driver
 ([why](../../docs/results/roads.md#registered-rounds-by-drivers-who-do-not-see-cars))."""
+"""Of a policy that learnt from such rounds."""
 ROWS = {
     "drives that never left the road": lambda n: (
         f"**{n['flawless']['count']} of {n['drives']}** (95 %: {n['flawless']['interval95'][0]:.0%} to "

@@ -27,10 +27,8 @@ PASS_BESIDE_M = 4.0
 """Metres between the middles of two cars, side by side, at which it passes slow ones."""
 PASS_EDGE_M = 2.2
 """Metres from its middle to the left edge of the asphalt, at least: cars may stand there."""
-PASS_M = 4.0, 6.0
-"""Metres along the road, before a slow car and past it, within which the point that it steers at is beside it, ..."""
-PASS_RAMP_M = 6.0, 8.0
-"""... and within which it swings out and back: at 25 mph from 19 m before a car on, where a camera shows it well."""
+PASS_M, PASS_RAMP_M = (4.0, 6.0), (6.0, 8.0)
+"""Metres before a slow car and past it within which the point steered at keeps beside it, and swings out and back."""
 TOP_SPEEDS_MPS = 5.0, 13.4
 """Slowest and fastest of the drivers that recordings of the built-in tracks are made with."""
 
@@ -195,11 +193,11 @@ class _Continuous:
 
     def _beside(self, s: float) -> float:
         """Metres to the left of the middle at which slow cars of the right lane are passed at ``s``, 0 without any."""
-        length, cars = self.env.track.length, self.env.traffic.cars
-        if not len(cars.s):
-            return 0.0
-        ahead = (cars.s - s + length / 2) % length - length / 2
+        from nacdrive.envs.udacity_track.traffic import apart
+
+        cars = self.env.traffic.cars
+        ahead = apart(self.env.track, cars.s, s)
         kept, ramp = np.where(ahead > 0, *PASS_M), np.where(ahead > 0, *PASS_RAMP_M)
-        near = float(np.clip((kept + ramp - np.abs(ahead)) / ramp, 0.0, 1.0).max())
+        near = float(np.clip((kept + ramp - np.abs(ahead)) / ramp, 0.0, 1.0).max(initial=0.0))
         room = max(0.0, self.env.track.half_width - PASS_EDGE_M)
         return near * min(room, max(0.0, PASS_BESIDE_M - cars.offset))

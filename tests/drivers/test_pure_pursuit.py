@@ -110,3 +110,19 @@ def test_mistakes_are_named(env: UdacityTrackEnv) -> None:
         PurePursuit().act()
     with pytest.raises(UserError, match="udacity-track is driven with ContinuousPursuit"):
         PurePursuit(DiscretePursuit()).reset(env)
+
+
+def test_it_swings_out_where_a_slow_car_is_seen_and_back_before_both_are_level() -> None:
+    env = make_udacity_track("lake", randomize=False, slow_cars=1)
+    env.reset(seed=0)
+    driver = at_work(env)
+    s = float(np.argmin(np.convolve(np.abs(env.track.curvature), np.ones(80), "same")) * env.track.spacing)
+
+    def steering(gap: float, offset: float) -> float:
+        env.traffic.cars.s[:] = s + gap
+        env.place(s, offset, speed=11.0)
+        return driver.act().steering
+
+    assert steering(60.0, 0.0) == steering(24.0, 0.0) > steering(17.0, 0.0) > steering(13.0, 0.0)
+    # At its place beside the car it stays out, until the car's middle is 2.5 m ahead, and then turns back.
+    assert abs(steering(10.0, -1.6) - steering(3.0, -1.6)) < 0.02 < steering(-3.0, -1.6) - steering(3.0, -1.6)
