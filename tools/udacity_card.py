@@ -51,7 +51,8 @@ The geometric driver drove 100 random roads (`udacity-random`), 50 of difficulty
 tracks{among_cars}; its wheel was disturbed, and its way back is the label. `udacity_track` is 1,800 rows that a person
 recorded in the real simulator (three cameras, not shipped). Then the policy drove {rounds} rounds of random roads, each
 drive with its own draw of what is wrong with the camera, and the geometric driver labelled them.{blind}
-All three training seeds, and what is compared with what: [docs/results/roads.md](../../docs/results/roads.md).
+All three training seeds, what is compared with what, and the commands of rounds that are not below:
+[docs/results/roads.md](../../docs/results/roads.md).
 How the policy drives the real simulator was not measured: no Unity build was run here; how it steers on rows of
 it stands in [docs/results/udacity.md](../../docs/results/udacity.md).
 
