@@ -711,7 +711,7 @@ METHOD_NOTES = [
     "Udacity's policies of 25 November 2026 had been seen**: with that order Grad-CAM would pass for the "
     "`udacity/nac_steady` of then (deletion -6 (-9 to -3), insertion 5 (2 to 7) against random orders). The last "
     "convolution of Udacity's policies has one row, so Grad-CAM says nothing of up and down there, and in 300 to 652 "
-    "of 1,000 decisions of the three NAC it is 0 everywhere: what passed was to begin at the top. For "
+    "of 1,000 decisions of the three NAC of then it is 0 everywhere: what passed was to begin at the top. For "
     "`carracing/nac_exact` it is a toss: of 30 pairs of drawn orders (5 of what is alike, 6 random ones, 25 November "
     "2026) Grad-CAM passes with 16.",
     "",
