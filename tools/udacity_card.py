@@ -50,7 +50,8 @@ wanders:
 The geometric driver drove 100 random roads (`udacity-random`), 50 of difficulty 1 (`udacity-hard`), both fixed
 tracks{among_cars}; its wheel was disturbed, and its way back is the label. `udacity_track` is 1,800 rows that a person
 recorded in the real simulator (three cameras, not shipped). In the trainings below the policy drove {rounds} rounds of
-random roads, each drive with its own draw of what is wrong with the camera, and the geometric driver labelled them.{blind}
+random roads, each drive with its own draw of what is wrong with the camera, and the geometric driver
+labelled them.{blind}
 All three training seeds, what is compared with what, and the commands of rounds that are not below:
 [docs/results/roads.md](../../docs/results/roads.md).
 How the policy drives the real simulator was not measured: no Unity build was run here; how it steers on rows of
