@@ -55,8 +55,6 @@ class RacingLineParameters:
     ahead: float = 4.25
     """Distance along the line of the point that is steered at, when standing."""
     ahead_s: float = 0.1325
-    ahead_held_s: float = 0.0
-    """Most seconds that it looks further ahead by, for as long as its last decision was held beyond the usual."""
     lead_s: float = 0.0541
     """Seconds by which turning faster or more slowly than the line does is reckoned ahead."""
     reaction_s: float = 0.0607
@@ -68,11 +66,6 @@ class RacingLineParameters:
 
 
 WITH_MARGIN = RacingLineParameters(grip=171.0, braking=136.0, top_speed=100.0)
-CLOSE = RacingLineParameters(
-    margin=2.175, shortness=0.00464, grip=224.2, drive=51.7, braking=133.4, ahead=4.06, ahead_s=0.0752,
-    ahead_held_s=0.065, lead_s=0.0566, reaction_s=0.046, traction=0.967, brake_gain=0.133,
-)  # fmt: skip
-"""Close to its line and the tyres' limit: found by a random search over laps alone and with a disturbed, late wheel."""
 
 
 class RacingLine(Driver):
@@ -83,7 +76,7 @@ class RacingLine(Driver):
 
     def __init__(self, parameters: RacingLineParameters | None = None) -> None:
         self.parameters = parameters or RacingLineParameters()
-        self._pace, self._held_s = 1.0, 0.0  # share of the planned speed; seconds beyond the usual gap
+        self._pace = 1.0  # share of the planned speed
         self._world: Any = None
 
     def reset(self, env: Any) -> None:
@@ -149,7 +142,7 @@ class RacingLine(Driver):
 
     def _steering(self, hull: Any, x: float, y: float, s: float, speed: float) -> float:
         p = self.parameters
-        target = s + p.ahead + (p.ahead_s + min(self._held_s, p.ahead_held_s)) * speed
+        target = s + p.ahead + p.ahead_s * speed
         to_x = self._at_s(self.line[:, 0], target) - x
         to_y = self._at_s(self.line[:, 1], target) - y
         # The car points along its own +y axis; a positive angle lies to the left.
@@ -227,23 +220,14 @@ class AtFrameRate(AsSeen):
 
     def reset(self, env: Any) -> None:
         super().reset(env)
-        self._last_s, self._pace, self._held_s = 0.0, 1.0, 0.0
+        self._last_s, self._pace = 0.0, 1.0
 
     def act(self, frame: Frame | None = None, info: Info | None = None) -> Action:
         now_s = 0.0 if info is None else float(info["t_s"])
         if now_s > self._last_s:
-            self._held_s = max(now_s - self._last_s - USUAL_GAP_S, 0.0)
-            self._pace = max(LEAST_PACE, 1 - self.SLOWER * self._held_s)
+            self._pace = max(LEAST_PACE, 1 - self.SLOWER * max(now_s - self._last_s - USUAL_GAP_S, 0.0))
         self._last_s = now_s
         return super().act(frame, info)
-
-
-class AtLimit(AtFrameRate):
-    """``AtFrameRate`` without the margin, closer to its line, for ``--expert nacdrive.drivers.racing_line:AtLimit``."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.parameters = CLOSE
 
 
 def racing_line(track: NDArray[np.float64], parameters: RacingLineParameters) -> NDArray[np.float64]:
