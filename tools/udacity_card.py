@@ -115,6 +115,7 @@ def card(policy: Policy, file: Path, evaluations: Sequence[dict[str, Any]], befo
         for metrics in evaluations
         for track, numbers in metrics["tracks"].items()
     }
+    first, end = config.crop or (0, config.height)
     frames = f"over the last {config.window} frames with their times"
     values: dict[str, Any] = {
         "file": file.name,
@@ -129,8 +130,8 @@ def card(policy: Policy, file: Path, evaluations: Sequence[dict[str, Any]], befo
             name for folder in meta["config"]["data"] if not (name := Path(folder).name).startswith("dagger-")
         )
         + (" and the rounds before" if before else ""),
-        "first": (config.crop or (0,))[0],
-        "last": (config.crop or (0, config.height))[1] - 1,
+        "first": first,
+        "last": end - 1,
         "among_cars": "".join(f" and {what} (`{name}`)" for name, what in AMONG_CARS.items() if name in data),
         "blind": BLIND if "runs/blind-1/dagger-1" in meta["config"]["data"] else "",
         "not_kept": " (of `udacity-hard` the first command was not kept)" if "udacity-hard" in data else "",
