@@ -3,8 +3,8 @@
 Importing this needs no triton; the kernels (``forward``, ``backward``) are imported when first used. Both passes
 recompute every pair from its tokens, so memory does not grow with the number of pairs.
 
-Right on an H100, and timed there in part (docs/results/gpu.md): with Top-K little faster than the chunked path, over
-all pairs 30 times. Training steps were not timed, and ``PAIRS_PER_TILE`` and ``KEYS_PER_BLOCK`` are not tuned.
+Right on an H100, and timed there (docs/results/gpu.md): forward with Top-K little faster than the chunked path, over
+all pairs 30 times; a training step with Top-K 12 times. ``PROGRAMS_PER_PROCESSOR`` is not tuned.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ LEAST_PAIRS: int | None = 1 << 14
 
 At 4,096 of them an H100 gains 0.4 ms a call, which does not soon pay for a first call that compiles for seconds.
 """
-PAIRS_PER_TILE = 64  # rows of the matrix products of one step: one warp group's tile on Hopper
+PAIRS_PER_TILE = 32  # rows of the matrix products of one step; with 64 an H100 trains slower by 1.2 to 1.8 times
 KEYS_PER_BLOCK = 16  # the rest of a tile is queries, which share what is read and summed per key when pairwise
 DEEPEST = 64  # channels of a head
 # Neurons per layer that are compiled for, by whether products are bfloat16, and the bytes of shared memory that the
-# backward pass then takes: a third more than compiling for sm_90 gave (40 KiB, 112 KiB; about 20 KiB, 192 KiB), as far
-# as Hopper has it. Three TF32 products of 128 neurons would need 640 KiB, so wide float32 layers are left to the
+# backward pass takes at most: a third more than compiling tiles of 64 pairs for sm_90 gave (40 KiB, 112 KiB; about
+# 20 KiB, 192 KiB), as far as Hopper has it. Three TF32 products of 128 neurons would need 640 KiB, so wide float32 layers are left to the
 # chunked path.
 SHARED = {True: {64: 54 << 10, 128: 150 << 10}, False: {32: 96 << 10, 64: 227 << 10}}
 MOST_UNFOLDS = 4  # the backward pass recomputes R (R - 1) / 2 recurrent updates, written out one by one
