@@ -34,8 +34,8 @@ KEYS_PER_BLOCK = 16  # the rest of a tile is queries, which share what is read a
 DEEPEST = 64  # channels of a head
 # Neurons per layer that are compiled for, by whether products are bfloat16, and the bytes of shared memory that the
 # backward pass takes at most: a third more than compiling tiles of 64 pairs for sm_90 gave (40 KiB, 112 KiB; about
-# 20 KiB, 192 KiB), as far as Hopper has it. Three TF32 products of 128 neurons would need 640 KiB, so wide float32 layers are left to the
-# chunked path.
+# 20 KiB, 192 KiB), as far as Hopper has it. Three TF32 products of 128 neurons would need 640 KiB, so wide float32
+# layers are left to the chunked path.
 SHARED = {True: {64: 54 << 10, 128: 150 << 10}, False: {32: 96 << 10, 64: 227 << 10}}
 MOST_UNFOLDS = 4  # the backward pass recomputes R (R - 1) / 2 recurrent updates, written out one by one
 PROGRAMS_PER_PROCESSOR = 2  # the more, the better the tail; each writes one partial sum of every weight's gradient
