@@ -1,9 +1,10 @@
-"""A trained policy with fewer frames in its memory, and no weight changed.
+"""A trained policy with fewer frames in its memory, and with all keys that these have; no weight is changed.
 
     python tools/policy_window.py docs/results/carracing_seeds/seen-0.pt --window 6 --out six/nac_steady.pt
+    python tools/policy_window.py docs/results/udacity_seeds/bend-2.pt --out all/nac_steady.pt
 
-A layer that keeps the K best of its keys keeps no more of them than there are frames. What was taught is in the new
-file's meta (``taught_window``), beside how it was trained. What this is worth: docs/results/carracing.md.
+Top-K chooses keys by their content alone, and so leaves out the newest frame at times. What it was taught with is in
+the new file's meta (``taught_with``), beside how it was trained. What this is worth: docs/results/carracing.md.
 """
 
 from __future__ import annotations
@@ -16,25 +17,27 @@ from nacdrive.common.errors import UserError
 from nacdrive.models import Policy, load_policy, save_policy
 
 
-def with_window(policy: Policy, window: int) -> Policy:
-    """``policy``, deciding by its newest ``window`` frames; ``UserError`` where it was taught with fewer."""
+def with_all_keys(policy: Policy, window: int | None = None) -> Policy:
+    """``policy``, deciding by its newest ``window`` frames (all of them if not given) and by every one of their keys.
+
+    ``UserError`` where it was taught with fewer frames.
+    """
     config, options = policy.config, dict(policy.config.options)
-    if not 1 <= window <= config.window:
+    taught_with = {"window": config.window, "topk": options.pop("topk", None)}
+    if window is not None and not 1 <= window <= config.window:
         raise UserError(f"the policy has a window of {config.window} frames: give --window from 1 to {config.window}.")
-    if "topk" in options:
-        options["topk"] = min(int(options["topk"]), window)
-    network = type(policy.network)(replace(config, window=window, options=options))
+    network = type(policy.network)(replace(config, window=window or config.window, options=options))
     network.load_state_dict(policy.network.state_dict())
-    return Policy(network, policy.name, policy.meta | {"taught_window": config.window})
+    return Policy(network, policy.name, {"taught_with": taught_with} | policy.meta)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("policy", type=Path)
-    parser.add_argument("--window", type=int, required=True, help="frames, the present one among them")
+    parser.add_argument("--window", type=int, help="frames, the present one among them")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
-    save_policy(with_window(load_policy(given.policy), given.window), given.out)
+    save_policy(with_all_keys(load_policy(given.policy), given.window), given.out)
 
 
 if __name__ == "__main__":
