@@ -48,7 +48,6 @@ from nacdrive.layers.registry import LAYERS, register
 from nacdrive.models.agents.cockpit import CockpitNet
 from nacdrive.models.agents.memory import Memory, MemorySpec, MemoryState
 from nacdrive.models.agents.view import FrameStack, View
-from nacdrive.models.presets import driving_form
 from nacdrive.rl.imitate import Drives, LabelledDrive, label_of
 from nacdrive.rollout.batched_inference import drive_batched
 from nacdrive.rollout.dagger import supervised
@@ -107,8 +106,8 @@ class TimedMHA(MHALayer):
         return super().step(self._timed(x, t), t, state)
 
 
-KEY = driving_form("nac-steady").options
-"""Of the nac-key that ships: steady, lags alone, eight keys a query."""
+KEY: dict[str, Any] = {"mode": "steady", "time_features": 0, "topk": 8}
+"""Of the nac-key that was registered: steady, lags alone, eight keys a query."""
 ARMS = {
     "nac-key": Arm("nac-key", KEY),
     "lstm": Arm("lstm"),
@@ -121,6 +120,7 @@ ARMS = {
     "mha": Arm("timed-mha"),
     "nac-lag": Arm("nac-lag"),
     "nac-steady": Arm("published-nac", {"mode": "steady"}),
+    "nac-key-all-keys": Arm("nac-key", {**KEY, "topk": None}),
 }
 OURS, RIVALS = "nac-key", ("lstm", "gru", "cfc", "stack", "hold", "nac-key-no-circuit")
 PRIMARY = (("laps", "all"), ("events", "unequal gaps"))
