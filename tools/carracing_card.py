@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from hub_metadata import with_front_matter
+from policy_window import taught_otherwise
 
 from nacdrive.common.files import read_json, write_text
 from nacdrive.common.paths import shipped
@@ -30,7 +31,8 @@ from nacdrive.training.log import read_rows
 CARD = """# {file}
 
 A CarRacing-v3 policy: three convolutions (10-20-30), dropout 0.2, {layer} over the last {window}
-frames with their times, dense 64-{outputs}. {parameters:,} parameters. It sees the official 96x96x3 frame{blind} and
+frames with their times{taught}, dense 64-{outputs}.
+{parameters:,} parameters. It sees the official 96x96x3 frame{blind} and
 {decides} every {repeat} frames ({hz:g} times a simulated second).
 
 | | |
@@ -87,6 +89,7 @@ def card(run: Path, evaluation: Path, unseen: Path, machine: str, name: str | No
         "more": more,
         "layer": f"{policy.config.model} ({', '.join(sizes(policy))})",
         "window": policy.config.window,
+        "taught": taught_otherwise(policy),
         "blind": "" if policy.config.masked_rows is None else " without the rows of instruments",
         "repeat": policy.repeat,
         "hz": 1 / policy.config.gap_s,

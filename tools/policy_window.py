@@ -31,6 +31,15 @@ def with_all_keys(policy: Policy, window: int | None = None) -> Policy:
     return Policy(network, policy.name, {"taught_with": taught_with} | policy.meta)
 
 
+def taught_otherwise(policy: Policy) -> str:
+    """Half a sentence for a card, behind a comma, where the policy was taught with more frames or fewer keys."""
+    taught = policy.meta.get("taught_with")
+    if taught is None:
+        return ""
+    keys = "" if taught["topk"] is None else f" and the {taught['topk']} best keys of a query"
+    return f", all of which it attends to (taught with {taught['window']}{keys})"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("policy", type=Path)

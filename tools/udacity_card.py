@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from hub_metadata import with_front_matter
+from policy_window import taught_otherwise
 
 from nacdrive.cli.eval import with_interval
 from nacdrive.common.files import read_json, write_text
@@ -116,7 +117,7 @@ def card(policy: Policy, file: Path, evaluations: Sequence[dict[str, Any]], befo
         for track, numbers in metrics["tracks"].items()
     }
     first, end = config.crop or (0, config.height)
-    frames = f"over the last {config.window} frames with their times"
+    frames = f"over the last {config.window} frames with their times{taught_otherwise(policy)}"
     values: dict[str, Any] = {
         "file": file.name,
         "layer": "a dense layer (100-d) on the present frame alone: PilotNet's way"
