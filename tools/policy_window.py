@@ -37,7 +37,7 @@ def taught_otherwise(policy: Policy) -> str:
     if taught is None:
         return ""
     keys = "" if taught["topk"] is None else f" and the {taught['topk']} best keys of a query"
-    return f", all of which it attends to (taught with {taught['window']}{keys})"
+    return f", all of which it attends to (taught with {taught['window']}{keys}, see tools/policy_window.py)"
 
 
 def main() -> None:
