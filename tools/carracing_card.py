@@ -133,7 +133,7 @@ def sizes(policy: Policy) -> list[str]:
     options = policy.config.options
     named = [f"{policy.config.d_model}-d", f"{policy.config.num_heads} heads"]
     named += [f"{options['mode']} mode"] if "mode" in options else []
-    return named + ([f"the {options['topk']} frames that weigh most"] if "topk" in options else [])
+    return named + ([f"the {options['topk']} frames of the highest content"] if "topk" in options else [])
 
 
 def agreement_on(policy: Policy, folder: Path) -> float:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.files import refuse_existing
 from nacdrive.models import Policy, load_policy, save_policy
 
 
@@ -26,9 +27,10 @@ def with_all_keys(policy: Policy, window: int | None = None) -> Policy:
     taught_with = {"window": config.window, "topk": options.pop("topk", None)}
     if window is not None and not 1 <= window <= config.window:
         raise UserError(f"the policy has a window of {config.window} frames: give --window from 1 to {config.window}.")
-    network = type(policy.network)(replace(config, window=window or config.window, options=options))
-    network.load_state_dict(policy.network.state_dict())
-    return Policy(network, policy.name, {"taught_with": taught_with} | policy.meta)
+    shorter = Policy.new(replace(config, window=window or config.window, options=options), policy.name)
+    shorter.network.load_state_dict(policy.network.state_dict())
+    shorter.meta = {"taught_with": taught_with} | policy.meta
+    return shorter
 
 
 def taught_otherwise(policy: Policy) -> str:
@@ -45,8 +47,13 @@ def main() -> None:
     parser.add_argument("policy", type=Path)
     parser.add_argument("--window", type=int, help="frames, the present one among them")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--overwrite", action="store_true")
     given = parser.parse_args()
-    save_policy(with_all_keys(load_policy(given.policy), given.window), given.out)
+    try:
+        refuse_existing(given.out, overwrite=given.overwrite)
+        save_policy(with_all_keys(load_policy(given.policy), given.window), given.out)
+    except UserError as error:
+        parser.error(str(error))
 
 
 if __name__ == "__main__":
