@@ -235,14 +235,14 @@ def test_the_runtime_decides_on_image_files(exported: Path, tmp_path: Path, caps
 
 def test_an_exported_policy_shows_what_can_be_muted_from_outside(exported: Path) -> None:
     policy, graph = load_policy(STEADY), ExportedPolicy(exported)
-    for begins, frame, t_s in decisions(policy.config, 7):
+    for begins, frame, t_s in decisions(policy.config, policy.config.window + 1):
         for one in (policy, graph):
             if begins:
                 one.reset()
             one.step(frame, t_s)
     own, seen = policy.meter().measure(policy.last_decision()), graph.meter().measure(graph.last_decision())
     assert seen.missing == NO_HEADS_EXPORTED
-    assert [part.kind for part in seen.parts] == ["frame"] * 6 + ["region"] * 12 + ["time"]
+    assert [part.kind for part in seen.parts] == ["frame"] * (policy.config.window - 1) + ["region"] * 12 + ["time"]
     known = dict(zip(own.parts, own.muted, strict=True))
     for part, outputs in zip(seen.parts, seen.muted, strict=True):
         np.testing.assert_allclose(outputs, known[part], atol=1e-3, err_msg=part.name)
