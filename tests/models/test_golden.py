@@ -20,9 +20,9 @@ POLICIES = [f"{task}/{name}" for task in ("carracing", "udacity") for name in ("
 POLICIES += ["udacity/pilotnet", "carracing/nac_steady_continuous"]
 SERIES = ["emnist/nac_exact", "emnist/nac_lag", "pronostia/nac_exact"]
 FRAMES = 20
-"""Of a policy: its window, of 12 at most, is full and slides over eight frames more, and Top-K, where it has one, leaves
-four of them out. The eighth and the ninth score are at least 0.002 apart on these pictures: the last digit of another
-processor chooses no other."""
+"""Of a policy: its window, of 12 at most, is full and slides over eight frames more, and Top-K, where it has one,
+leaves four of them out. The eighth and the ninth score are at least 0.002 apart on these pictures: the last digit of
+another processor chooses no other."""
 GAPS = (1.0, 0.5, 1.0, 2.0, 0.75, 1.0, 1.5)
 """From one frame to the next, in turn, as multiples of a policy's own."""
 STEPS = 6
