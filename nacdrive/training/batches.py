@@ -13,16 +13,16 @@ from nacdrive.tasks.splits import Block, seeded
 
 
 class Batches:
-    """Hands out samples, as they lie in memory, in batches of ``size`` sequences of ``chunk`` consecutive steps, behind
-    the up to ``lead_in`` steps before them. Samples with labels are never cut.
+    """Hands out samples, as they lie in memory, in batches of ``size`` sequences of ``chunk`` consecutive steps.
+
+    Samples with labels are never cut.
     """
 
-    def __init__(self, samples: Sequence[Sample], chunk: int, size: int, lead_in: int = 0) -> None:
+    def __init__(self, samples: Sequence[Sample], chunk: int, size: int) -> None:
         self.names = [sample.name for sample in samples]
         self.lengths = [len(sample) for sample in samples]
         self.labels = {name: torch.stack([s.labels[name] for s in samples]) for name in samples[0].labels}
         self.chunk, self.size = max(self.lengths) if self.labels else chunk, size
-        self.lead_in = lead_in
         self.fields = {name: [s.fields[name] for s in samples] for name in samples[0].fields}
 
     @property
@@ -49,23 +49,19 @@ class Batches:
         return [chunks[i : i + self.size] for i in range(0, len(chunks), self.size)]
 
     def load(self, chunks: Sequence[Block]) -> Batch:
-        """Fields [B, T, ...], labels [B, ...], and ``padding`` and ``lead_in`` [B, T], True at steps that are such, in
-        CPU memory; T is the longest sequence's.
-        """
-        begins = [max(chunk.start - self.lead_in, 0) for chunk in chunks]
-        lead_in = torch.tensor([[chunk.start - begin] for begin, chunk in zip(begins, chunks, strict=True)])
-        length = lead_in + torch.tensor([[chunk.stop - chunk.start] for chunk in chunks])
+        """Fields [B, T, ...], labels [B, ...] and ``padding`` [B, T], in CPU memory; T is the longest chunk's."""
+        length = torch.tensor([chunk.stop - chunk.start for chunk in chunks]).unsqueeze(1)
         offsets = torch.arange(int(length.max())).unsqueeze(0)
         # Shorter ones repeat their last step.
         rows = length.cumsum(0) - length + torch.minimum(offsets, length - 1)
         batch: Batch = {}
         for name, field in self.fields.items():
-            pieces = zip(begins, chunks, strict=True)
-            steps = torch.cat([field[chunk.sample][begin : chunk.stop] for begin, chunk in pieces])
+            steps = torch.cat([field[chunk.sample][chunk.start : chunk.stop] for chunk in chunks])
             batch[name] = steps.index_select(0, rows.flatten()).view(*rows.shape, *steps.shape[1:])
         of = torch.tensor([chunk.sample for chunk in chunks])
         batch |= {name: label[of] for name, label in self.labels.items()}
-        return batch | {"padding": offsets >= length, "lead_in": offsets < lead_in}
+        batch["padding"] = offsets >= length
+        return batch
 
     def describe(self, chunks: Sequence[Block]) -> str:
         """Which steps of which samples, for a message."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-from annotated_types import Interval
+from typing import Literal
 
 from nacdrive.common.options import Count, NotNegative, Options, Positive, SeedOption, Share
 
@@ -35,8 +33,6 @@ class FitConfig(EpochsOption, BatchOption, PrecisionOption, SeedOption):
 
     chunk: Count = 16
     """Consecutive frames per sequence; the convolutions see each of them once."""
-    lead_in: Annotated[int, Interval(ge=0, le=1024)] = 0
-    """Frames before each sequence that are seen, and not learnt from: with a window less one, every memory is full."""
     valid_batch: Count = 1
     """Sequences, uncut, per step of the validation."""
     learning_rate: Positive = 1e-3

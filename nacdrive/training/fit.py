@@ -134,7 +134,7 @@ class Fitting:
         train, valid, config = self.samples, self.valid_samples, self.config
         self.network.to(self.device)
         self.path = checkpoint_path(self.folder, self.round_)
-        self.train = Batches(train, config.chunk, config.batch_size, config.lead_in)
+        self.train = Batches(train, config.chunk, config.batch_size)
         self.valid = Batches(valid, max(map(len, valid)), config.valid_batch) if valid else None
         power = self.task.balance(train) if config.class_weights is None else config.class_weights
         self.class_weights = self.task.class_weights(train, power).to(self.device)
@@ -202,8 +202,6 @@ class Fitting:
         self.optimizer.zero_grad(set_to_none=True)
         with self.autocast():
             outputs = self.network(*(batch[name] for name in self.task.inputs))
-        # The network attends to what leads in; nothing is learnt from its answers there.
-        batch["padding"] = batch["padding"] | batch["lead_in"]
         total, weight = self.task.loss(outputs, batch, self.class_weights, self.config.soft)
         loss = total / weight.clamp(min=1e-6)
         if isinstance(self.network, Penalised):

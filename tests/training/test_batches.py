@@ -84,20 +84,6 @@ def test_padding_repeats_the_last_step():
     assert batch["padding"].tolist() == [[False, False, False], [False, True, True]]
 
 
-def test_a_piece_brings_the_steps_before_it_each_of_which_is_learnt_from_once():
-    batches = Batches(numbered([7, 33, 16, 1]), chunk=8, size=3, lead_in=5)
-    learnt = []
-    for chunks in batches.epoch(0, seed=0):
-        batch = batches.load(chunks)
-        for chunk, n, padding, lead_in in zip(chunks, batch["n"], batch["padding"], batch["lead_in"], strict=True):
-            seen = n[~padding]
-            assert (seen.diff() == 1).all()
-            assert int(lead_in.sum()) == min(5, chunk.start), "less where the drive begins"
-            assert not (lead_in & padding).any()
-            learnt += n[~padding & ~lead_in].tolist()
-    assert sorted(learnt) == list(range(57))
-
-
 def test_a_batch_is_described_by_its_first_four_pieces():
     batches = Batches(numbered([2] * 6), chunk=8, size=6)
     chunks = batches.chunks(None, 0)

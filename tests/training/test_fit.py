@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
 
 from nacdrive.common.errors import UserError
 from nacdrive.layers import build
@@ -60,34 +59,6 @@ def test_a_resumed_fit_gives_the_numbers_of_an_uninterrupted_one(
     for (name, one), two in zip(whole.state_dict().items(), fresh.state_dict().values(), strict=True):
         assert torch.equal(one, two), name
     assert numbers(tmp_path / "whole") == numbers(folder)
-
-
-@pytest.mark.parametrize(("lead_in", "same"), [(3, True), (2, False)])
-def test_pieces_behind_a_window_less_one_teach_what_whole_drives_teach(task, samples, config, tmp_path, lead_in, same):
-    class Remembering(nn.Module):
-        """The mean colour of the last four frames -> scores."""
-
-        def __init__(self):
-            super().__init__()
-            self.head = nn.Linear(3, 5)
-
-        def forward(self, frames, t, padding):
-            colours = frames.float().mean(dim=(2, 3)) / 127.5 - 1
-            return self.head(nn.functional.pad(colours, (0, 0, 3, 0)).unfold(1, 4, 1).mean(dim=-1))
-
-    torch.manual_seed(0)
-    network, gradients = Remembering(), []
-    for chunk, before in ((40, 0), (7, lead_in)):
-        one = dataclasses.replace(config, chunk=chunk, lead_in=before, batch_size=99, augment=False, clip=1e9)
-        folder, twin = folder_of(tmp_path, str(chunk)), copy.deepcopy(network)
-        fitting = Fitting(twin, task, samples, [], one, folder, 0, torch.device("cpu"))
-        (batch,) = fitting.train.epoch(0, 0)
-        loss = fitting.step(batch, 0, 1e-3)
-        fitting.log.close()
-        gradients.append([*loss, *(p.grad for p in twin.parameters())])
-    assert same == all(
-        torch.allclose(torch.as_tensor(a), torch.as_tensor(b), rtol=1e-4) for a, b in zip(*gradients, strict=True)
-    )
 
 
 def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_checkpoint(network, task, samples, config, tmp_path):
