@@ -78,7 +78,7 @@ def test_a_training_leaves_a_policy_that_drives_and_says_how_it_was_made(whole: 
     [
         ({"window": 100_000}, r"--window is 100000, and the longest episode has 20 decisions"),
         ({"first": "nac_steady.pt", "model": "nac-exact", "window": None}, "learns on, has nac-steady: leave it out"),
-        ({"first": "nac_steady.pt", "model": "nac-steady", "window": 4}, "learns on, has 12: leave it out"),
+        ({"first": "nac_steady.pt", "model": "nac-steady", "window": 4}, "learns on, has 6: leave it out"),
         (
             {"first": "nac_steady.pt", "model": "nac-steady", "window": None, "paper_form": True},
             r"--paper-form is True, and .* has False: leave it out",
