@@ -67,7 +67,8 @@ class TrainConfig(
     env: str | None = None
     """What is driven in DAgger; the environment of the task if not given."""
     window: Count | None = None
-    """Frames that a decision may depend on; 12 if not given, with --paper-form 4 (the paper had 1)."""
+    """Frames that a decision may depend on; if not given, those of --first, or 12, with --paper-form 4 (the paper had
+    1)."""
     speed_weight: NotNegative = 0.0
     """Weight of the car's speed, which the network has to tell from each frame while it learns, as a share of its
     variance; 0 = it need not."""
@@ -76,7 +77,8 @@ class TrainConfig(
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "window", self.window or self.form.window)
+        if self.first is None:
+            object.__setattr__(self, "window", self.window or self.form.window)
         if self.task == AUTO:
             if not self.data:
                 raise UserError("--task auto follows from the recordings: name some with --data.")

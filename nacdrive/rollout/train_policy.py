@@ -64,6 +64,7 @@ def train_policy(
         expert = load_expert(config.expert, discrete_only=False)
     load = load or task.load
     first, new, train, valid = read_data(config, load)
+    config = dataclasses.replace(config, window=new.window)
     if expert is not None and env is not None:
         check_kind(env, expert, new)
         check_pace(env, expert, new.repeat)
@@ -126,13 +127,14 @@ def read_data(
     from, for options of a new network that it has otherwise, and for a memory longer than any episode.
     """
     task = learning_task(config)
-    form, window, folders = config.form, config.window or config.form.window, ", ".join(map(str, config.data))
+    form, folders = config.form, ", ".join(map(str, config.data))
     first = None if config.first is None else load_policy(find_model(config.first, config.task))
+    window = config.window or (form if first is None else first.config).window
     if first is not None:
         name = str((first.meta.get("config") or {}).get("model", first.config.model))
         for option, given, usual, own in (
             ("--model", config.model, TrainConfig.model, name),
-            ("--window", window, form.window, first.config.window),
+            ("--window", window, None, first.config.window),
             ("--paper-form", config.paper_form, False, not first.config.projection),
         ):
             if given not in (usual, own):
