@@ -78,8 +78,8 @@ def test_a_training_leaves_a_policy_that_drives_and_says_how_it_was_made(whole: 
     [
         ({"window": 100_000}, r"--window is 100000, and the longest episode has 20 decisions"),
         ({"first": "nac_steady.pt", "model": "nac-exact", "window": None}, "learns on, has nac-steady: leave it out"),
-        ({"first": "nac_steady.pt", "model": "nac-steady", "window": 4}, r"--window is 4, and .* has \d+: leave it out"),
-        ({"first": "nac_steady.pt", "model": "nac-steady", "window": 12}, r"--window is 12, and .* leave it out"),
+        ({"first": "nac_steady.pt", "model": "nac-steady", "window": 4}, r"--window is 4, .* has \d+: leave it out"),
+        ({"first": "nac_steady.pt", "model": "nac-steady", "window": 12}, r"--window is 12, .* leave it out"),
         (
             {"first": "nac_steady.pt", "model": "nac-steady", "window": None, "paper_form": True},
             r"--paper-form is True, and .* has False: leave it out",
