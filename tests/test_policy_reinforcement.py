@@ -24,7 +24,7 @@ def short_drives(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def drives_of(name: str, *tracks: rl.Track) -> tuple[rl.Learner, list[tuple[str, float, rl.Drawn, float]]]:
-    learner = rl.Learner(load_policy(name).network, 1e-3, 0)
+    learner = rl.Learner(load_policy(name).network, 1e-3, 0, 4)
     weights = {name: value.clone() for name, value in learner.network.state_dict().items()}
     return learner, rl.drive((Path(name), weights, tracks, 2.0, 0))
 
@@ -85,11 +85,23 @@ def test_where_the_car_is_led_off_the_road_nothing_is_learnt() -> None:
     assert not free[0] and (np.diff(free.astype(int)) >= 0).all()
 
 
-def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(tmp_path: Path) -> None:
-    words = ["nac_steady.pt", "--episodes", "2", "--warm", "1", "--workers", "0", "--iterations"]
-    for out, all_of_them in (("whole", [3]), ("parts", [2, 3])):
-        for iterations in all_of_them:
-            rl.main([*words, str(iterations), "--out", str(tmp_path / out)])
+def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["nac_steady.pt", "--episodes", "2", "--warm", "1", "--workers", "0", "--iterations", "3", "--out"]
+    rl.main([*words, str(tmp_path / "whole")])
+    drive, left = rl.drive, list(range(2 * rl.JOBS))
+
+    def stopped(job):  # type: ignore[no-untyped-def]
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        return drive(job)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(rl, "drive", stopped)
+        rl.main([*words, str(tmp_path / "parts")])
+    with pytest.raises(SystemExit, match="2"):
+        rl.main([*words, str(tmp_path / "parts"), "--seed", "1"])
+    rl.main([*words, str(tmp_path / "parts")])
     one, other = (load_policy(tmp_path / out / "policy-3.pt") for out in ("whole", "parts"))
     weights = other.network.state_dict()
     assert all(torch.equal(value, weights[name]) for name, value in one.network.state_dict().items())

@@ -33,7 +33,7 @@ from torch.nn import functional as F
 
 from nacdrive.common.action import FULL_BRAKE, Action
 from nacdrive.common.errors import UserError
-from nacdrive.common.files import atomic_path, write_json
+from nacdrive.common.files import atomic_path, read_json, write_json
 from nacdrive.drivers.override import Override
 from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.envs.base import DrivingEnv
@@ -57,12 +57,15 @@ AVERAGE = 0.9
 """Of the weights over the iterations, which are what is kept."""
 SCALE = 100.0
 """Of the critic's returns."""
+JOBS = 16
+"""In which the tracks of an iteration are given out."""
 FRAMES = 1000
 """Of a drive, at most."""
 LOST_S, RECOVERY_S = 4.8, 8.0
 """A drive ends after so long without progress; later where the car was led off the road."""
-CAMERAS = ("good", "5 to 20 Hz", "any", "bad start")
-WORST = CameraNoise(noise=0.12, delay_steps=2, blackout=0.3, brightness=0.4, rate=(5.0, 20.0))
+CAMERAS = ("good", "5 to 20 Hz", "noise, late", "black", "dusk", "bad start")
+MISSED = 20.0
+"""Taken from the reward for the first tile that no wheel has touched: the lap will not end before the frames do."""
 AHEAD = np.array([2, 4, 7, 10, 14, 19, 25, 32])
 """Tiles ahead whose direction the critic reads."""
 
@@ -100,7 +103,7 @@ class DrawnPolicy(Policy):
 
     def enter(self, world: Any) -> None:
         self.world, self.road = world, np.array(world.track)
-        self.last_s, self.usual_gap_s, self.at = 0.0, GAP_S, -1
+        self.last_s, self.usual_gap_s, self.at, self.is_whole = 0.0, GAP_S, -1, True
 
     @torch.inference_mode()
     def step(self, frame: NDArray[np.uint8], t_s: float, speed_mps: float | None = None) -> Action:
@@ -126,6 +129,13 @@ class DrawnPolicy(Policy):
         kept.state.append(state)
         return action
 
+    def misses_a_tile(self) -> bool:
+        """Whether one was left behind untouched, said once a lap."""
+        behind = [self.world.road[k].road_visited for k in range(max(0, self.at - 12), max(0, self.at - 4))]
+        first = self.is_whole and not all(behind)
+        self.is_whole = self.is_whole and not first
+        return first
+
     def read_world(self) -> NDArray[np.float32]:
         """Speeds, the car's place on the road, where that leads, how much is left, how often pictures come."""
         world, road = self.world, self.road
@@ -144,7 +154,7 @@ class DrawnPolicy(Policy):
             math.sin(angle - direction), math.cos(angle - direction),
             *wrapped(road[(at + AHEAD) % len(road), 1] - direction),
             1 - left, min(1.0, 5 * left), sum(bool(wheel.tiles) for wheel in world.car.wheels) / 4,
-            5 * gap_s, 5 * self.usual_gap_s, self.is_bad,
+            5 * gap_s, 5 * self.usual_gap_s, self.is_bad, self.is_whole,
         )  # fmt: skip
         return np.array(values, np.float32)
 
@@ -159,7 +169,7 @@ class DrawnDriver(PolicyDriver):
         self.policy.enter(inner if hasattr(inner, "track") else inner.world)
 
 
-STATES = 6 + 2 + len(AHEAD) + 6
+STATES = 6 + 2 + len(AHEAD) + 7
 
 
 def turned(north: float, east: float, angle: float) -> tuple[float, float]:
@@ -232,7 +242,7 @@ def drive_one(policy: DrawnPolicy, one: Track, sharp: float, seed: int) -> tuple
                 drawn.reward.append(0.0)
                 drawn.made_s.append(tick.t_s)
                 drawn.free.append(tick.t_s >= free_s)
-            drawn.reward[-1] += tick.reward
+            drawn.reward[-1] += tick.reward - MISSED * policy.misses_a_tile()
             if (tick.progress or 0.0) > furthest:
                 furthest, gained_s = tick.progress or 0.0, tick.t_s
             if tick.t_s - gained_s > LOST_S + RECOVERY_S * is_bad:
@@ -312,7 +322,9 @@ class Learner:
 
     network: DrivingNetwork
     learning_rate: float
+    """At first: it falls to 0 over ``iterations``."""
     seed: int
+    iterations: int
     iteration: int = 0
 
     def __post_init__(self) -> None:
@@ -344,6 +356,8 @@ class Learner:
                 self.critics.zero_grad()
                 F.smooth_l1_loss(self.critic(states[some])[:, 0], returns[some]).backward()
                 self.critics.step()
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate * (1 - self.iteration / self.iterations)
         pieces, kl = cut([(d, a) for (d, _, _), a in zip(judged, scaled, strict=True)], self.network.config.window), 0.0
         for _ in range(epochs if self.iteration >= warm else 0):
             gone = []
@@ -389,9 +403,14 @@ def tracks_of(given: argparse.Namespace, iteration: int) -> list[Track]:
 
 
 def camera_of(kind: str, rng: np.random.Generator) -> tuple[CameraNoise, str]:
-    if kind == "any":
-        return WORST.draw(rng), kind
-    return CameraNoise(rate=(5.0, 20.0)) if kind == "5 to 20 Hz" else CameraNoise(), kind
+    share = float(rng.random())
+    bad = {
+        "5 to 20 Hz": CameraNoise(rate=(5.0, 20.0)),
+        "noise, late": CameraNoise(noise=0.12 * share, delay_steps=int(rng.integers(3))),
+        "black": CameraNoise(blackout=0.3 * share),
+        "dusk": CameraNoise(brightness=1 - 0.6 * share),
+    }
+    return bad.get(kind, CameraNoise()), kind
 
 
 def iterations(given: argparse.Namespace, learner: Learner) -> Iterator[dict[str, Any]]:
@@ -400,7 +419,7 @@ def iterations(given: argparse.Namespace, learner: Learner) -> Iterator[dict[str
         for iteration in range(learner.iteration, given.iterations):
             began, tracks = time.perf_counter(), tracks_of(given, iteration)
             weights = {name: value.clone() for name, value in learner.network.state_dict().items()}
-            jobs = [(given.policy, weights, tracks[k::16], given.sharp, given.seed) for k in range(16)]
+            jobs = [(given.policy, weights, tracks[k::JOBS], given.sharp, given.seed) for k in range(JOBS)]
             drives = [one for some in (map(drive, jobs) if pool is None else pool.imap(drive, jobs)) for one in some]
             kl = learner.learn(drives, given.epochs, given.warm, given.sharp)
             by_kind = {kind: [value for name, value, *_ in drives if name == kind] for kind in CAMERAS}
@@ -415,14 +434,14 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("policy", type=Path)
     parser.add_argument("--out", type=Path, required=True, help="folder of the run")
-    parser.add_argument("--iterations", type=int, default=120)
+    parser.add_argument("--iterations", type=int, default=80)
     parser.add_argument("--episodes", type=int, default=64, help="of an iteration")
     parser.add_argument("--epochs", type=int, default=4, help="over an iteration's decisions")
-    parser.add_argument("--warm", type=int, default=2, help="iterations in which the critic alone learns")
+    parser.add_argument("--warm", type=int, default=3, help="iterations in which the critic alone learns")
     parser.add_argument("--sharp", type=float, default=2.0, help="factor on the scores of actions that are drawn")
     parser.add_argument("--learning-rate", type=float, default=3e-4)
     names = ", ".join(CAMERAS)
-    usual = (0.3, 0.4, 0.2, 0.1)
+    usual = (0.25, 0.25, 0.1, 0.2, 0.1, 0.1)
     parser.add_argument("--cameras", type=float, nargs=len(CAMERAS), default=usual, help=f"shares of: {names}")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2, help="processes that drive; 0: it is done here")
@@ -434,20 +453,18 @@ def main(words: Sequence[str] | None = None) -> None:
     except UserError as error:
         parser.error(str(error))
     os.environ["OMP_NUM_THREADS"] = "1"
-    learner, state, log = (
-        Learner(policy.network, given.learning_rate, given.seed),
-        given.out / "last.ckpt",
-        given.out / "log.jsonl",
-    )
-    options = {
-        name: str(value) if isinstance(value, Path) else value for name, value in vars(given).items() if name != "out"
-    }
+    learner = Learner(policy.network, given.learning_rate, given.seed, given.iterations)
+    state, log, record = (given.out / name for name in ("last.ckpt", "log.jsonl", "run.json"))
+    options = {**vars(given), "policy": str(given.policy)}
+    del options["out"], options["workers"]
     given.out.mkdir(parents=True, exist_ok=True)
     if state.exists():
+        if read_json(record) != json.loads(json.dumps(options)):
+            parser.error(f"{given.out} was begun with other options ({record}): give these, or another --out.")
         learner.load(state)
         lines = log.read_text().splitlines()[: learner.iteration]
         log.write_text("".join(f"{line}\n" for line in lines))
-    write_json(given.out / "run.json", options)
+    write_json(record, options)
     left = given.iterations - learner.iteration
     for line in progress(iterations(given, learner), "iterations", total=left):
         with log.open("a") as file:
