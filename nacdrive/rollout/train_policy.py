@@ -26,7 +26,7 @@ from nacdrive.models.speed_prediction import SpeedPrediction
 from nacdrive.rollout.dagger import DaggerRound, check_kind, check_pace, collect
 from nacdrive.rollout.drive import Drive
 from nacdrive.rollout.record_config import OFFICIAL_FRAMES
-from nacdrive.rollout.train_config import FREE_TO_CHANGE, TrainConfig
+from nacdrive.rollout.train_config import FREE_TO_CHANGE, TrainConfig, as_taught
 from nacdrive.tasks import Sample, load_driving_task
 from nacdrive.tasks.driving import DrivingTask
 from nacdrive.tasks.splits import fingerprint, mix
@@ -64,7 +64,9 @@ def train_policy(
         expert = load_expert(config.expert, discrete_only=False)
     load = load or task.load
     first, new, train, valid = read_data(config, load)
-    config = dataclasses.replace(config, window=new.window)
+    if first is not None:
+        own = as_taught(first)
+        config = dataclasses.replace(config, model=own["model"], window=own["window"], out=config.folder)
     if expert is not None and env is not None:
         check_kind(env, expert, new)
         check_pace(env, expert, new.repeat)
@@ -131,10 +133,10 @@ def read_data(
     first = None if config.first is None else load_policy(find_model(config.first, config.task))
     window = config.window or (form if first is None else first.config).window
     if first is not None:
-        name = str((first.meta.get("config") or {}).get("model", first.config.model))
+        taught = as_taught(first)
         for option, given, usual, own in (
-            ("--model", config.model, TrainConfig.model, name),
-            ("--window", window, None, first.config.window),
+            ("--model", config.model, TrainConfig.model, taught["model"]),
+            ("--window", window, None, taught["window"]),
             ("--paper-form", config.paper_form, False, not first.config.projection),
         ):
             if given not in (usual, own):

@@ -166,13 +166,22 @@ def test_a_complete_run_says_that_other_epochs_change_nothing(recording: Path, w
         train_policy(dataclasses.replace(config, epochs=6))
 
 
+def test_who_learns_on_keeps_its_layer_and_window_in_name_and_record(
+    recording: Path, whole: Path, tmp_path: Path
+) -> None:
+    config = config_of(recording, tmp_path, first=whole, model=TrainConfig.model, window=None, epochs=1)
+    target = train_policy(config)
+    assert target.name == "mha.pt"
+    about = load_policy(target).meta["config"]
+    assert (about["model"], about["window"]) == ("mha", 2)
+
+
 def test_a_resumed_run_has_the_lessons_that_it_has_learnt(recording: Path, whole: Path, tmp_path: Path) -> None:
     one, other = tmp_path / "here/one", tmp_path / "other"
     for lesson in (one, other):
         shutil.copytree(recording, lesson)
-    more = {"first": whole, "window": None, "lessons": (one,), "lesson_frames": 16, "epochs": 1}
-    config = config_of(recording, tmp_path / "here/out", **more)
-    assert load_policy(train_policy(config)).meta["config"]["window"] == 2
+    config = config_of(recording, tmp_path / "here/out", first=whole, lessons=(one,), lesson_frames=16, epochs=1)
+    train_policy(config)
     config = dataclasses.replace(config, resume=True)
     for lessons in ((other,), (other, one)):
         with pytest.raises(UserError, match=r"out has learnt .*one up to round 1: give --lessons that begin so, or"):
