@@ -1,16 +1,19 @@
-"""What is learnt from is what drove: likelihoods, advantages, and a run that was stopped."""
+"""What is learnt from is what drove: probabilities, advantages, a run that was stopped, and mistakes."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from nacdrive.common.paths import shipped
 from nacdrive.envs.camera_noise import CameraNoise
-from nacdrive.models import load_policy
+from nacdrive.models import Policy, load_policy, save_policy
+from nacdrive.training.log import read_rows
 from tools import policy_reinforcement as rl
 
 NOTHING = CameraNoise()
@@ -20,57 +23,61 @@ RATE = CameraNoise(rate=(5.0, 20.0), blackout=0.2)
 @pytest.fixture(autouse=True)
 def short_drives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rl, "FRAMES", 160)
-    monkeypatch.setattr(rl, "_policy", None)
 
 
-def drives_of(name: str, *tracks: rl.Track) -> tuple[rl.Learner, list[tuple[str, float, rl.Drawn, float]]]:
-    learner = rl.Learner(load_policy(name).network, 1e-3, 0, 4)
-    weights = {name: value.clone() for name, value in learner.network.state_dict().items()}
-    return learner, rl.drive((Path(name), weights, tracks, 2.0, 0))
+def options_of(name: str, **more: object) -> rl.Options:
+    usual = dict(
+        out=Path("unused"), iterations=4, episodes=1, epochs=4, warm=0, temperature=0.5, learning_rate=1e-3,
+        cameras=(1.0, 0.0, 0.0, 0.0, 0.0, 0.0), seed=0, workers=0,
+    )  # fmt: skip
+    return rl.Options(policy=Path(name), **{**usual, **more})  # type: ignore[arg-type]
+
+
+def drives_of(name: str, *jobs: tuple[int, str, CameraNoise]) -> tuple[rl.Learner, list[rl.Trajectory]]:
+    learner = rl.Learner(load_policy(name).network, options_of(name))
+    weights = {name: value.numpy().copy() for name, value in learner.network.state_dict().items()}
+    sampler = rl.Sampler(Path(name), weights, 0.5, 0)
+    return learner, [sampler.drive(job) for job in jobs]
 
 
 @pytest.mark.parametrize("name", ["nac_steady.pt", "nac_steady_continuous.pt"])
-def test_a_minibatch_finds_decisions_as_likely_as_the_policy_that_drove(name: str) -> None:
-    """Streaming and pieces, at even and uneven times, through a drive's first frames too."""
-    learner, drives = drives_of(name, rl.Track(3_700_000, NOTHING, "good"), rl.Track(3_700_001, RATE, "5 to 20 Hz"))
-    window = learner.network.config.window
-    pieces = rl.cut([(drawn, np.ones(len(drawn.t), np.float32)) for _, _, drawn, _ in drives], window)
-    assert len(pieces.t) > 3 and pieces.counts.sum() == sum(len(drawn.t) for _, _, drawn, _ in drives)
+def test_a_minibatch_finds_actions_as_probable_as_the_policy_that_drove(name: str) -> None:
+    """Streaming and chunks, at even and uneven times, through a drive's first frames too."""
+    learner, drives = drives_of(name, (3_700_000, "good", NOTHING), (3_700_001, "5 to 20 Hz", RATE))
+    chunks = rl.cut([(drive, np.ones(len(drive.t), np.float32)) for drive in drives], learner.network.config.window)
+    assert len(chunks.t) > 3 and chunks.counts.sum() == sum(len(drive.t) for drive in drives)
     with torch.no_grad():
-        loss, kl = rl.policy_loss(learner.network, pieces, 2.0)
+        loss, kl = rl.policy_loss(learner.network, chunks, 0.5)
     assert float(loss) == pytest.approx(-1.0, abs=1e-3)
     assert kl < 1e-6
 
 
 def test_the_advantage_is_the_discounted_sum_of_surprises() -> None:
     rng = np.random.default_rng(0)
-    drawn = rl.Drawn(made_s=sorted(rng.uniform(0, 4, 9)), reward=list(rng.normal(size=9)))
-    values, end_s = rng.normal(size=9).astype(np.float32), 4.1
-    times, ahead = [*drawn.made_s, end_s], [*values[1:], 0.0]
-    for k, one in enumerate(rl.advantages(drawn, values, end_s)):
+    times = [*sorted(rng.uniform(0, 4, 9)), 4.1]
+    drive = rl.Trajectory(made_s=times, rewards=list(rng.normal(size=9)))
+    values = rng.normal(size=9).astype(np.float32)
+    ahead = [*values[1:], 0.0]
+    for k, one in enumerate(rl.advantages(drive, values)):
         total = 0.0
         for later in range(k, 9):
-            share = rl.DISCOUNT ** ((times[later + 1] - times[later]) / rl.GAP_S)
-            before = rl.DISCOUNT ** ((times[later] - times[k]) / rl.GAP_S) * rl.TRACE ** (later - k)
-            total += before * (drawn.reward[later] + share * ahead[later] - values[later])
+            discount = rl.GAMMA ** ((times[later + 1] - times[later]) / rl.GAP_S)
+            before = rl.GAMMA ** ((times[later] - times[k]) / rl.GAP_S) * rl.GAE_LAMBDA ** (later - k)
+            total += before * (drive.rewards[later] + discount * ahead[later] - values[later])
         assert one == pytest.approx(total, abs=1e-5)
 
 
 def test_what_turned_out_well_is_done_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    learner, drives = drives_of("nac_steady.pt", rl.Track(3_700_000, NOTHING, "good"))
-    (drawn,) = (one for _, _, one, _ in drives)
-    gas = np.array(drawn.actions) == 3
+    learner, drives = drives_of("nac_steady.pt", (3_700_000, "good", NOTHING))
+    gas = np.array(drives[0].actions) == 3
     assert 0 < gas.sum() < len(gas)
-    monkeypatch.setattr(rl, "advantages", lambda drawn, values, end_s: np.where(gas, 1.0, -1.0).astype(np.float32))
+    monkeypatch.setattr(rl, "advantages", lambda drive, values: np.where(gas, 1.0, -1.0).astype(np.float32))
     before = {name: value.clone() for name, value in learner.network.state_dict().items()}
-    learner.iteration = 1
-    assert learner.learn(drives, epochs=4, warm=0, sharp=2.0) > 1e-4
-    window, rest = learner.network.config.window, np.zeros(len(gas), np.float32)
-    pieces = rl.cut([(drawn, rest)], window)
+    assert learner.learn(drives) > 1e-4
+    chunks = rl.cut([(drives[0], np.zeros(len(gas), np.float32))], learner.network.config.window)
     with torch.no_grad():
-        outputs = learner.network.decide(learner.network.projection(pieces.features.float()), pieces.t, pieces.padding)
-        new = rl.likelihoods(outputs[:, -rl.PIECE :], pieces.actions, 2.0)
-    change = ((new - pieces.likelihood) * pieces.counts)[pieces.counts > 0].numpy()
+        new = rl.log_probs(rl.decide(learner.network, chunks), chunks.actions, 0.5)
+    change = ((new - chunks.log_probs) * chunks.counts)[chunks.counts > 0].numpy()
     assert change[gas].mean() > 0 > change[~gas].mean()
     assert all(
         torch.equal(value, before[name]) == name.startswith("vision.")
@@ -80,42 +87,68 @@ def test_what_turned_out_well_is_done_more_often(monkeypatch: pytest.MonkeyPatch
 
 
 def test_where_the_car_is_led_off_the_road_nothing_is_learnt() -> None:
-    _, drives = drives_of("nac_steady.pt", rl.Track(3_700_002, NOTHING, "bad start"))
-    free = np.array(drives[0][2].free)
-    assert not free[0] and (np.diff(free.astype(int)) >= 0).all()
+    _, drives = drives_of("nac_steady.pt", (3_700_002, "bad start", NOTHING))
+    carried_out = np.array(drives[0].carried_out)
+    assert not carried_out[0] and (np.diff(carried_out.astype(int)) >= 0).all()
 
 
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["nac_steady.pt", "--episodes", "2", "--warm", "1", "--workers", "0", "--iterations", "3", "--out"]
     rl.main([*words, str(tmp_path / "whole")])
-    drive, left = rl.drive, list(range(2 * rl.JOBS))
+    drive, left = rl.Sampler.drive, [1, 2, 3, 4]
 
-    def stopped(job):  # type: ignore[no-untyped-def]
+    def stopped(self: rl.Sampler, job: tuple[int, str, CameraNoise]) -> rl.Trajectory:
         if not left:
             raise KeyboardInterrupt
         left.pop()
-        return drive(job)
+        return drive(self, job)
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(rl, "drive", stopped)
+    with monkeypatch.context() as patch, pytest.raises(SystemExit, match=r"is kept in .*parts: the same command goes"):
+        patch.setattr(rl.Sampler, "drive", stopped)
         rl.main([*words, str(tmp_path / "parts")])
-    with pytest.raises(SystemExit, match="2"):
-        rl.main([*words, str(tmp_path / "parts"), "--seed", "1"])
     rl.main([*words, str(tmp_path / "parts")])
     one, other = (load_policy(tmp_path / out / "policy-3.pt") for out in ("whole", "parts"))
-    weights = other.network.state_dict()
+    weights, first = other.network.state_dict(), load_policy("nac_steady.pt").network.state_dict()
     assert all(torch.equal(value, weights[name]) for name, value in one.network.state_dict().items())
-    assert not all(
-        torch.equal(value, weights[name]) for name, value in load_policy("nac_steady.pt").network.state_dict().items()
-    )
+    assert not all(torch.equal(value, weights[name]) for name, value in first.items())
     assert one.meta["reinforced"] == other.meta["reinforced"]
-    assert one.meta["reinforced"]["policy"] == "nac_steady.pt" and one.meta["reinforced"]["iterations"] == 3
-    rows = [json.loads(line) for line in (tmp_path / "parts/log.jsonl").read_text().splitlines()]
-    assert [row["iteration"] for row in rows] == [0, 1, 2]
+    assert one.meta["reinforced"]["policy"] == "nac_steady.pt" and one.meta["reinforced"]["iteration"] == 3
+    assert [row["round"] for row in read_rows(tmp_path / "parts/metrics.jsonl")] == [0, 1, 2]
+    assert "torch" in json.loads((tmp_path / "parts/run.json").read_text())["versions"]
 
 
-def test_a_policy_without_a_projection_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([str(shipped("agents") / "udacity/nac_steady.pt")], "udacity"),
+        (["missing.pt"], "missing.pt"),
+        (["published.pt"], "has the published form"),
+        (["nac_steady.pt", "--cameras", "1", "1", "0", "0", "0", "0"], "whose sum is 1"),
+        (["nac_steady.pt", "--episodes", "0"], "--episodes is 0: give 1 or more"),
+        (["nac_steady.pt", "--temperature", "0"], "above 0"),
+        (["nac_steady.pt", "--seed", "14"], "of the seeds 0 to 13"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_leaves_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    sentence: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = load_policy("nac_steady.pt")
+    published = replace(first.config, model="nac-steady", options={}, projection=None)
+    save_policy(Policy.new(published), tmp_path / "published.pt")
     with pytest.raises(SystemExit, match="2"):
-        rl.main(["agents/udacity/nac_steady.pt", "--out", str(tmp_path)])
-    assert "udacity" in capsys.readouterr().err
-    assert not any(tmp_path.iterdir())
+        rl.main([*words, "--iterations", "1", "--workers", "0", "--out", str(tmp_path / "out")])
+    assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_is_not_gone_on_with_by_other_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["nac_steady.pt", "--episodes", "1", "--warm", "1", "--workers", "0", "--out", str(tmp_path)]
+    rl.main([*words, "--iterations", "1"])
+    with pytest.raises(SystemExit, match="2"):
+        rl.main([*words, "--iterations", "2"])
+    assert "--iterations 1 instead of 2" in capsys.readouterr().err

@@ -2,25 +2,22 @@
 
     python tools/policy_reinforcement.py agents/carracing/nac_steady.pt --out runs/reinforced-0 --seed 0
 
-Each iteration drives --episodes tracks with decisions that are drawn (among five actions by their scores times --sharp,
-steering and pedal from a normal distribution), through cameras drawn by --cameras, and learns --epochs times from them.
-The convolutions stay as they are. How good a decision was is told by a critic that reads car and road from the
-simulator; it is not part of the policy. Beside ``policy-N.pt``, every ten iterations, lie the options, a log and what a
-stopped run goes on from: give the same command again. What came of it: docs/results/carracing.md.
+Each iteration drives --episodes tracks with actions that are sampled (of five by the softmax of their scores over
+--temperature, steering and pedal from a normal distribution), through cameras drawn by --cameras, and learns --epochs
+times from them. The convolutions stay as they are. How good an action was is judged by a critic that reads car and road
+from the simulator; it is not part of the policy. Beside ``policy-N.pt``, every ten iterations, lie the options
+(``run.json``), ``metrics.jsonl`` and what a stopped run goes on from: give the same command again. What came of it:
+docs/results/carracing.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
-import json
 import math
-import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -31,103 +28,111 @@ from rich.progress import track as progress
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nacdrive.common.action import FULL_BRAKE, Action
+from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
-from nacdrive.common.files import atomic_path, read_json, write_json
-from nacdrive.drivers.override import Override
+from nacdrive.common.files import atomic_path
+from nacdrive.common.parallel import run_by_method
+from nacdrive.common.progress import resumable
+from nacdrive.common.runs import check_resumable, package_versions, plain
 from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.camera_noise import CameraNoise
-from nacdrive.envs.start import bad_start
 from nacdrive.models import Policy, load_policy, save_policy
 from nacdrive.models.driving import DrivingNetwork
-from nacdrive.rollout.dagger import BRAKED_S, LED_AT_S, LED_S
+from nacdrive.rollout.dagger import begin_badly
 from nacdrive.rollout.drive import Drive, LoadedDrive
+from nacdrive.training.log import MetricsLog
 
 FIRST_TRACK, TRACKS_PER_SEED = 3_700_000, 20_000
 """Of those to learn from (``nacdrive.envs.seeds``), in the part that DAgger of seeds 8 to 19 would drive."""
-DISCOUNT, GAP_S, TRACE = 0.99, 0.08, 0.95
-"""Of rewards, for each usual gap between decisions; and of the advantages' sum (Schulman et al., 2016)."""
-CLIP, MOST_KL = 0.15, 0.03
-NOISE = np.array([0.05, 0.15], np.float32)
-"""Standard deviations of steering and pedal, while they learn."""
-PIECE, BATCH = 16, 32
-"""Decisions of a piece of a drive, each with the window of its first before it; pieces of a minibatch."""
+SEEDS = 14
+"""So many fit below the validation tracks."""
+PRELOADED = ("nacdrive.rollout.drive", "nacdrive.models")
+"""By processes that drive."""
+GAMMA, GAP_S, GAE_LAMBDA = 0.99, 0.08, 0.95
+"""Discount of rewards for each usual gap between decisions; and of the advantages' sum (Schulman et al., 2016)."""
+CLIP, MOST_KL, MOST_NORM = 0.15, 0.03, 0.5
+"""Of the probability ratio, of an epoch (the iteration ends where the policy has gone farther), of the gradient."""
+ACTION_STD = np.array([0.05, 0.15], np.float32)
+"""Of steering and pedal, while they learn."""
+CHUNK, BATCH = 16, 32
+"""Decisions of a chunk of a drive, each with the window of its first before it; chunks of a minibatch."""
+CRITIC_EPOCHS, FIRST_CRITIC_EPOCHS, CRITIC_BATCH, CRITIC_RATE, RETURN_SCALE = 6, 20, 512, 1e-3, 100.0
+"""Of the critic, in every iteration and in the first one; its returns are divided by the last."""
 AVERAGE = 0.9
 """Of the weights over the iterations, which are what is kept."""
-SCALE = 100.0
-"""Of the critic's returns."""
-JOBS = 16
-"""In which the tracks of an iteration are given out."""
 FRAMES = 1000
 """Of a drive, at most."""
 LOST_S, RECOVERY_S = 4.8, 8.0
-"""A drive ends after so long without progress; later where the car was led off the road."""
+"""A drive ends after so long without progress, in seconds because pictures may be rare; later after a bad start."""
 CAMERAS = ("good", "5 to 20 Hz", "noise, late", "black", "dusk", "bad start")
-MISSED = 20.0
+MISSED_TILE = 20.0
 """Taken from the reward for the first tile that no wheel has touched: the lap will not end before the frames do."""
 AHEAD = np.array([2, 4, 7, 10, 14, 19, 25, 32])
 """Tiles ahead whose direction the critic reads."""
+STATES = 6 + 2 + len(AHEAD) + 7
+"""What the critic reads: see ``SamplingPolicy.read_world``."""
 
 
 @dataclass
-class Drawn:
-    """What is kept of each decision of a drive."""
+class Trajectory:
+    """A drive: of every decision what it was made from and what came of it."""
 
     features: list[NDArray[np.float16]] = field(default_factory=list)
     """Of the convolutions, before the projection."""
     t: list[float] = field(default_factory=list)
     """When the frame was taken, seconds."""
     made_s: list[float] = field(default_factory=list)
+    """When it was decided, seconds; one more than decisions in the end, the last of which is when the drive ended."""
     actions: list[Any] = field(default_factory=list)
-    likelihood: list[float] = field(default_factory=list)
-    """Logarithm of how likely the decision was, but for a constant."""
-    state: list[NDArray[np.float32]] = field(default_factory=list)
-    """What the critic reads."""
-    reward: list[float] = field(default_factory=list)
-    free: list[bool] = field(default_factory=list)
-    """Whether the decision was carried out: where a car is led off the road, nothing is learnt."""
+    log_probs: list[float] = field(default_factory=list)
+    """But for a constant."""
+    states: list[NDArray[np.float32]] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)
+    carried_out: list[bool] = field(default_factory=list)
+    """Where a car is led off the road the policy decides, nothing is done, and nothing is learnt."""
+    kind: str = ""
+    """Of ``CAMERAS``."""
+    episode_return: float = 0.0
 
 
-class DrawnPolicy(Policy):
-    """Draws its decisions, and keeps what they were made from."""
+class SamplingPolicy(Policy):
+    """Samples its actions, and keeps in ``drive`` what they were made from."""
 
-    sharp = 1.0
+    temperature = 1.0
+    drive: Trajectory
     rng: np.random.Generator
     world: Any
     """Gymnasium's CarRacing, which the critic reads."""
 
-    def begin(self, rng: np.random.Generator, sharp: float, is_bad: bool) -> Drawn:
-        self.rng, self.sharp, self.is_bad, self.drawn = rng, sharp, is_bad, Drawn()
-        return self.drawn
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.network.dropout.register_forward_hook(self.keep_features)
+
+    def keep_features(self, module: nn.Module, inputs: Any, features: Tensor) -> Tensor:
+        """Half as long numbers are kept, and are what is decided from."""
+        self.drive.features.append(features[0].half().numpy())
+        return features.half().float()
 
     def enter(self, world: Any) -> None:
+        """A drive begins in ``world``."""
         self.world, self.road = world, np.array(world.track)
         self.last_s, self.usual_gap_s, self.at, self.is_whole = 0.0, GAP_S, -1, True
 
-    @torch.inference_mode()
-    def step(self, frame: NDArray[np.uint8], t_s: float, speed_mps: float | None = None) -> Action:
-        assert self.network.projection is not None
-        x = torch.from_numpy(np.ascontiguousarray(frame))[None].float().mul(2 / 255).sub(1.0).permute(0, 3, 1, 2)
-        features = self.network.vision(x).flatten(1).half()
-        t = torch.tensor([t_s])
-        y, self.state = self.network.sequence.step(self.network.projection(features.float()), t, self.state)
-        outputs = self.network.head(y)
+    def action(self, outputs: NDArray[np.float32]) -> Action:
         drawn: Any
         if self.config.continuous:
-            drawn = outputs[0].numpy() + self.rng.standard_normal(2).astype(np.float32) * NOISE
-            action = self.action(drawn)
+            drawn = meant = outputs + self.rng.standard_normal(2).astype(np.float32) * ACTION_STD
         else:
-            shares = torch.softmax(outputs[0] * self.sharp, dim=0).double().numpy()
-            drawn = int(self.rng.choice(len(shares), p=shares / shares.sum()))
-            action = self.action(np.eye(len(shares), dtype=np.float32)[drawn])
-        kept, state = self.drawn, self.read_world()
-        kept.features.append(features[0].numpy())
-        kept.t.append(t_s)
+            probs = torch.softmax(torch.from_numpy(outputs) / self.temperature, dim=0).double().numpy()
+            drawn = int(self.rng.choice(len(probs), p=probs / probs.sum()))
+            meant = np.eye(len(probs), dtype=np.float32)[drawn]
+        kept = self.drive
+        kept.t.append(self._recent[-1][1])
         kept.actions.append(drawn)
-        kept.likelihood.append(float(likelihoods(outputs, torch.tensor(np.array([drawn])), self.sharp)[0]))
-        kept.state.append(state)
-        return action
+        kept.log_probs.append(float(log_probs(torch.from_numpy(outputs), torch.tensor(drawn), self.temperature)))
+        kept.states.append(self.read_world())
+        return super().action(meant)
 
     def misses_a_tile(self) -> bool:
         """Whether one was left behind untouched, said once a lap."""
@@ -137,7 +142,9 @@ class DrawnPolicy(Policy):
         return first
 
     def read_world(self) -> NDArray[np.float32]:
-        """Speeds, the car's place on the road, where that leads, how much is left, how often pictures come."""
+        """[STATES]: speeds, the car's place on the road, where that leads, how much is left, how often pictures come,
+        whether it began badly and whether no tile is missed.
+        """
         world, road = self.world, self.road
         hull = world.car.hull
         (x, y), (east, north), angle = hull.position, hull.linearVelocity, hull.angle
@@ -149,27 +156,24 @@ class DrawnPolicy(Policy):
         left = 1 - world.tile_visited_count / len(road)
         ahead, aside = turned(north, east, angle)
         along, beside = turned(up, right, direction)
+        bends = (road[(at + AHEAD) % len(road), 1] - direction + math.pi) % (2 * math.pi) - math.pi
         values = (
             ahead / 50, aside / 20, hull.angularVelocity / 3, world.car.wheels[0].joint.angle, along / 7, beside / 7,
-            math.sin(angle - direction), math.cos(angle - direction),
-            *wrapped(road[(at + AHEAD) % len(road), 1] - direction),
+            math.sin(angle - direction), math.cos(angle - direction), *bends,
             1 - left, min(1.0, 5 * left), sum(bool(wheel.tiles) for wheel in world.car.wheels) / 4,
-            5 * gap_s, 5 * self.usual_gap_s, self.is_bad, self.is_whole,
+            5 * gap_s, 5 * self.usual_gap_s, self.drive.kind == "bad start", self.is_whole,
         )  # fmt: skip
         return np.array(values, np.float32)
 
 
-class DrawnDriver(PolicyDriver):
-    """A ``DrawnPolicy`` that is told in which world it drives."""
+class SamplingDriver(PolicyDriver):
+    """A ``SamplingPolicy`` that is told in which world it drives."""
 
     def reset(self, env: DrivingEnv) -> None:
         super().reset(env)
         inner: Any = env.unwrapped
-        assert isinstance(self.policy, DrawnPolicy)
+        assert isinstance(self.policy, SamplingPolicy)
         self.policy.enter(inner if hasattr(inner, "track") else inner.world)
-
-
-STATES = 6 + 2 + len(AHEAD) + 7
 
 
 def turned(north: float, east: float, angle: float) -> tuple[float, float]:
@@ -178,197 +182,201 @@ def turned(north: float, east: float, angle: float) -> tuple[float, float]:
     return cos * north - sin * east, cos * east + sin * north
 
 
-def wrapped(angles: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Angles in -pi .. pi."""
-    return (angles + math.pi) % (2 * math.pi) - math.pi
+def log_probs(outputs: Tensor, actions: Tensor, temperature: float) -> Tensor:
+    """[..., choices] scores and [...] choices, or [..., 2] steering and pedal both -> [...], but for a constant."""
+    if actions.is_floating_point():
+        return -0.5 * (((actions - outputs) / torch.from_numpy(ACTION_STD)) ** 2).sum(dim=-1)
+    return F.log_softmax(outputs / temperature, dim=-1).gather(-1, actions[..., None])[..., 0]
 
 
-def likelihoods(outputs: Tensor, drawn: Tensor, sharp: float) -> Tensor:
-    """[..., choices] scores and [...] choices, or [..., 2] steering and pedal both -> [...]: logarithms of how likely
-    what was ``drawn`` is, but for a constant.
-    """
-    if drawn.is_floating_point():
-        return -0.5 * (((drawn - outputs) / torch.from_numpy(NOISE)) ** 2).sum(dim=-1)
-    return F.log_softmax(outputs * sharp, dim=-1).gather(-1, drawn[..., None])[..., 0]
+class Sampler:
+    """Drives with the policy of a file and other weights, in one process."""
+
+    def __init__(self, path: Path, weights: dict[str, NDArray[Any]], temperature: float, seed: int) -> None:
+        policy = load_policy(path)
+        policy.network.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
+        self.policy, self.seed = SamplingPolicy(policy.network, policy.name), seed
+        self.policy.temperature = temperature
+
+    def drive(self, job: tuple[int, str, CameraNoise]) -> Trajectory:
+        """The drive of a track's seed, of a kind, through a camera."""
+        track, kind, camera = job
+        drive = Trajectory(kind=kind)
+        self.policy.drive, self.policy.rng = drive, np.random.default_rng([self.seed, track])
+        usual, is_bad = {"renderer": "fast", "max_frames": FRAMES}, kind == "bad start"
+        loaded = LoadedDrive(Drive(options=usual, camera=camera, safety_stop=False), driver=SamplingDriver(self.policy))
+        free_s, furthest, gained_s = 0.0, -1.0, 0.0
+        with loaded.open(track) as opened:
+            if is_bad:
+                free_s = begin_badly(opened, np.random.default_rng([self.seed, track, 2]), loaded.spec.lost_m)
+            for tick in opened:
+                if len(drive.t) > len(drive.rewards):
+                    drive.rewards.append(0.0)
+                    drive.made_s.append(tick.t_s)
+                    drive.carried_out.append(tick.t_s >= free_s)
+                drive.rewards[-1] += tick.reward - MISSED_TILE * self.policy.misses_a_tile()
+                if (tick.progress or 0.0) > furthest:
+                    furthest, gained_s = tick.progress or 0.0, tick.t_s
+                if tick.t_s - gained_s > LOST_S + RECOVERY_S * is_bad:
+                    break
+        drive.made_s.append(float(tick.next_info["t_s"]))
+        drive.episode_return = tick.episode_return
+        return drive
 
 
-@dataclass(frozen=True)
-class Track:
-    """What is driven: plain data."""
-
-    seed: int
-    camera: CameraNoise
-    kind: str
-    """Of ``CAMERAS``."""
-
-
-_policy: DrawnPolicy | None = None
-
-
-def drive(job: tuple[Path, dict[str, Tensor], Sequence[Track], float, int]) -> list[tuple[str, float, Drawn, float]]:
-    """Kind, return, decisions and end of each track, in seconds."""
-    global _policy
-    path, weights, tracks, sharp, seed = job
-    torch.set_num_threads(1)
-    if _policy is None:
-        first = load_policy(path)
-        _policy = DrawnPolicy(first.network, first.name)
-    _policy.network.load_state_dict(weights)
-    return [drive_one(_policy, one, sharp, seed) for one in tracks]
-
-
-def drive_one(policy: DrawnPolicy, one: Track, sharp: float, seed: int) -> tuple[str, float, Drawn, float]:
-    is_bad = one.kind == "bad start"
-    driver, chosen = DrawnDriver(policy), np.random.default_rng([seed, one.seed, 2])
-    usual = {"renderer": "fast", "max_frames": FRAMES}
-    loaded = LoadedDrive(Drive(options=usual, camera=one.camera, safety_stop=False), driver=driver)
-    drawn, free_s, furthest, gained_s = (
-        policy.begin(np.random.default_rng([seed, one.seed]), sharp, is_bad),
-        0.0,
-        -1.0,
-        0.0,
-    )
-    with loaded.open(one.seed) as opened:
-        if is_bad:
-            # As in DAgger.
-            side, led_at_s = Action(float(chosen.choice((-1.0, 1.0))), 0.0, 0.0), chosen.uniform(*LED_AT_S)
-            led_until_s = led_at_s + chosen.uniform(*LED_S)
-            if chosen.integers(2):
-                opened.start, led_at_s, led_until_s = bad_start(chosen, loaded.spec.lost_m), 0.0, 0.0
-            free_s = led_until_s + chosen.uniform(0, BRAKED_S)
-            opened.driver = Override(opened.driver, (led_at_s, None), (led_until_s, side), (free_s, FULL_BRAKE))
-        for tick in opened:
-            if len(drawn.t) > len(drawn.reward):
-                drawn.reward.append(0.0)
-                drawn.made_s.append(tick.t_s)
-                drawn.free.append(tick.t_s >= free_s)
-            drawn.reward[-1] += tick.reward - MISSED * policy.misses_a_tile()
-            if (tick.progress or 0.0) > furthest:
-                furthest, gained_s = tick.progress or 0.0, tick.t_s
-            if tick.t_s - gained_s > LOST_S + RECOVERY_S * is_bad:
-                break
-    return one.kind, tick.episode_return, drawn, float(tick.next_info["t_s"])
-
-
-def advantages(drawn: Drawn, values: NDArray[np.float32], end_s: float) -> NDArray[np.float32]:
+def advantages(drive: Trajectory, values: NDArray[np.float32]) -> NDArray[np.float32]:
     """[N]: how much better each decision turned out than the critic's ``values`` [N] had it (generalized advantage
     estimation, Schulman et al., 2016), discounted by the time that passed; behind the last there is nothing to come.
     """
-    share = DISCOUNT ** (np.diff([*drawn.made_s, end_s]) / GAP_S)
-    surprise = np.array(drawn.reward) + share * np.append(values[1:], 0.0) - values
+    discount = GAMMA ** (np.diff(drive.made_s) / GAP_S)
+    delta = np.array(drive.rewards) + discount * np.append(values[1:], 0.0) - values
     result, rest = np.zeros(len(values), np.float32), 0.0
     for k in reversed(range(len(values))):
-        result[k] = rest = surprise[k] + share[k] * TRACE * rest
+        result[k] = rest = delta[k] + discount[k] * GAE_LAMBDA * rest
     return result
 
 
 @dataclass
-class Pieces:
-    """Pieces of drives, [P, window - 1 + PIECE] frames and [P, PIECE] decisions."""
+class Chunks:
+    """Chunks of drives, [P, window - 1 + CHUNK] frames and [P, CHUNK] decisions."""
 
     features: Tensor
     t: Tensor
     padding: Tensor
     actions: Tensor
-    likelihood: Tensor
-    advantage: Tensor
+    log_probs: Tensor
+    advantages: Tensor
     counts: Tensor
     """1 where a decision was carried out, 0 where not, and behind a drive's end."""
 
-    def __getitem__(self, which: Tensor) -> Pieces:
-        return Pieces(*(value[which] for value in vars(self).values()))
+    def __getitem__(self, which: Tensor) -> Chunks:
+        return Chunks(*(value[which] for value in vars(self).values()))
 
 
-def cut(drives: Sequence[tuple[Drawn, NDArray[np.float32]]], window: int) -> Pieces:
-    """Pieces of ``drives`` with the advantage of each decision."""
-    before, rows = window - 1, list[tuple[Any, ...]]()
-    for drawn, advantage in drives:
-        columns = [torch.from_numpy(np.array(x)) for x in (drawn.features, drawn.actions, drawn.likelihood, drawn.free)]
-        features, actions, likelihood, free = columns
-        t, good = torch.tensor(drawn.t), torch.from_numpy(advantage)
-        for first in range(0, len(t), PIECE):
-            last, seen = min(len(t), first + PIECE), max(0, first - before)
-            empty, behind = before - (first - seen), PIECE - (last - first)
-            none = torch.zeros(behind)
-            padding = torch.tensor([True] * empty + [False] * (last - seen) + [True] * behind)
-            rows.append(
-                (
-                    F.pad(features[seen:last], (0, 0, empty, behind)),
-                    torch.cat([t[seen].expand(empty), t[seen:last], t[last - 1].expand(behind)]),
-                    padding,
-                    torch.cat([actions[first:last], actions[:1].expand(behind, *actions.shape[1:])]),
-                    torch.cat([likelihood[first:last].float(), none]),
-                    torch.cat([good[first:last], none]),
-                    torch.cat([free[first:last].float(), none]),
-                )
+def cut(drives: Sequence[tuple[Trajectory, NDArray[np.float32]]], window: int) -> Chunks:
+    """Chunks of ``drives``, each with the advantages of its decisions."""
+    before, rows = window - 1, list[tuple[Tensor, ...]]()
+    for drive, advantage in drives:
+        columns = (drive.features, drive.actions, drive.log_probs, drive.carried_out)
+        features, actions, old, carried_out = (torch.from_numpy(np.array(column)) for column in columns)
+        t, better = torch.tensor(drive.t), torch.from_numpy(advantage)
+        for first in range(0, len(t), CHUNK):
+            last, seen = min(len(t), first + CHUNK), max(0, first - before)
+            ahead, behind = before - (first - seen), CHUNK - (last - first)
+            padding = torch.tensor([True] * ahead + [False] * (last - seen) + [True] * behind)
+            row = (
+                F.pad(features[seen:last], (0, 0, ahead, behind)),
+                torch.cat([t[seen].expand(ahead), t[seen:last], t[last - 1].expand(behind)]),
+                padding,
+                torch.cat([actions[first:last], actions[:1].expand(behind, *actions.shape[1:])]),
+                *(F.pad(column[first:last].float(), (0, behind)) for column in (old, better, carried_out)),
             )
-    return Pieces(*(torch.stack(column) for column in zip(*rows, strict=True)))
+            rows.append(row)
+    return Chunks(*(torch.stack(column) for column in zip(*rows, strict=True)))
 
 
-def policy_loss(network: DrivingNetwork, pieces: Pieces, sharp: float) -> tuple[Tensor, float]:
-    """The clipped surrogate, and how far the policy has gone from the one that drove (an estimate of KL)."""
+def decide(network: DrivingNetwork, chunks: Chunks) -> Tensor:
+    """[P, CHUNK, outputs]: what ``network`` makes of the decisions of ``chunks``."""
     assert network.projection is not None
-    outputs = network.decide(network.projection(pieces.features.float()), pieces.t, pieces.padding)
-    gone = likelihoods(outputs[:, -PIECE:], pieces.actions, sharp) - pieces.likelihood
-    ratio, count = gone.exp(), pieces.counts.sum().clamp(min=1)
-    gain = torch.minimum(ratio * pieces.advantage, ratio.clamp(1 - CLIP, 1 + CLIP) * pieces.advantage)
-    kl = ((ratio - 1 - gone) * pieces.counts).sum() / count
-    return -(gain * pieces.counts).sum() / count, float(kl.detach())
+    return network.decide(network.projection(chunks.features.float()), chunks.t, chunks.padding)[:, -CHUNK:]
 
 
-@dataclass
+def policy_loss(network: DrivingNetwork, chunks: Chunks, temperature: float) -> tuple[Tensor, float]:
+    """The clipped surrogate, and an estimate of the KL divergence from the policy that drove."""
+    log_ratio = log_probs(decide(network, chunks), chunks.actions, temperature) - chunks.log_probs
+    ratio, count = log_ratio.exp(), chunks.counts.sum().clamp(min=1)
+    gain = torch.minimum(ratio * chunks.advantages, ratio.clamp(1 - CLIP, 1 + CLIP) * chunks.advantages)
+    kl = ((ratio - 1 - log_ratio) * chunks.counts).sum() / count
+    return -(gain * chunks.counts).sum() / count, float(kl.detach())
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of a run; what is not said here: ``--help``."""
+
+    policy: Path
+    out: Path
+    iterations: int
+    episodes: int
+    epochs: int
+    warm: int
+    temperature: float
+    learning_rate: float
+    cameras: tuple[float, ...]
+    seed: int
+    workers: int
+
+    def __post_init__(self) -> None:
+        for name in ("iterations", "episodes", "epochs"):
+            if getattr(self, name) < 1:
+                raise UserError(f"--{name} is {getattr(self, name)}: give 1 or more.")
+        if not self.temperature > 0 or not self.learning_rate > 0:
+            raise UserError("--temperature and --learning-rate have to be above 0.")
+        if min(self.cameras) < 0 or abs(sum(self.cameras) - 1) > 1e-6:
+            raise UserError(f"--cameras are shares of {', '.join(CAMERAS)}: give numbers from 0 whose sum is 1.")
+        if self.iterations * self.episodes > TRACKS_PER_SEED or not 0 <= self.seed < SEEDS:
+            raise UserError(
+                f"there are tracks for {TRACKS_PER_SEED} drives of each of the seeds 0 to {SEEDS - 1}: "
+                "give fewer --iterations or --episodes, or another --seed."
+            )
+
+    def jobs(self, iteration: int) -> list[tuple[int, str, CameraNoise]]:
+        """Seed, kind and camera of each drive of an iteration, by its number and the run's seed alone."""
+        rng, jobs = np.random.default_rng([self.seed, iteration]), list[tuple[int, str, CameraNoise]]()
+        for k in range(self.episodes):
+            kind = str(rng.choice(CAMERAS, p=self.cameras))
+            track = FIRST_TRACK + self.seed * TRACKS_PER_SEED + iteration * self.episodes + k
+            jobs.append((track, kind, camera_of(kind, rng)))
+        return jobs
+
+
+def camera_of(kind: str, rng: np.random.Generator) -> CameraNoise:
+    share = float(rng.random())
+    bad = {
+        "5 to 20 Hz": CameraNoise(rate=(5.0, 20.0)),
+        "noise, late": CameraNoise(noise=0.12 * share, delay_steps=int(rng.integers(3))),
+        "black": CameraNoise(blackout=0.3 * share),
+        "dusk": CameraNoise(brightness=1 - 0.6 * share),
+    }
+    return bad.get(kind, CameraNoise())
+
+
 class Learner:
     """What changes from one iteration to the next, and what that needs to go on."""
 
-    network: DrivingNetwork
-    learning_rate: float
-    """At first: it falls to 0 over ``iterations``."""
-    seed: int
-    iterations: int
-    iteration: int = 0
-
-    def __post_init__(self) -> None:
-        torch.manual_seed(self.seed)
-        self.random = torch.Generator().manual_seed(self.seed)
-        self.average = copy.deepcopy(self.network)
-        self.network.vision.requires_grad_(False)
-        self.learns = [p for p in self.network.parameters() if p.requires_grad]
+    def __init__(self, network: DrivingNetwork, options: Options) -> None:
+        torch.manual_seed(options.seed)
+        self.network, self.options, self.iteration = network, options, 0
+        self.random = torch.Generator().manual_seed(options.seed)
+        self.average = copy.deepcopy(network)
+        network.vision.requires_grad_(False)
+        self.learns = [p for p in network.parameters() if p.requires_grad]
         hidden = [nn.Linear(STATES, 128), nn.Tanh(), nn.Linear(128, 128), nn.Tanh()]
         self.critic = nn.Sequential(*hidden, nn.Linear(128, 1))
-        self.optimizer = torch.optim.Adam(self.learns, lr=self.learning_rate)
-        self.critics = torch.optim.Adam(self.critic.parameters(), lr=1e-3)
+        self.optimizer = torch.optim.Adam(self.learns, lr=options.learning_rate)
+        self.critic_optimizer = torch.optim.Adam(self.critic.parameters(), lr=CRITIC_RATE)
 
     @torch.no_grad()
-    def values(self, drawn: Drawn) -> NDArray[np.float32]:
-        values: NDArray[np.float32] = self.critic(torch.from_numpy(np.stack(drawn.state)))[:, 0].numpy()
-        return values * SCALE
+    def values(self, drive: Trajectory) -> NDArray[np.float32]:
+        values: NDArray[np.float32] = self.critic(torch.from_numpy(np.stack(drive.states)))[:, 0].numpy()
+        return values * RETURN_SCALE
 
-    def learn(self, drives: Sequence[tuple[str, float, Drawn, float]], epochs: int, warm: int, sharp: float) -> float:
-        """Learn from an iteration's ``drives``, the policy after ``warm`` iterations of the critic alone; the KL."""
-        judged = [(drawn, self.values(drawn), end_s) for _, _, drawn, end_s in drives]
-        better = [advantages(*one) for one in judged]
-        states = torch.from_numpy(np.concatenate([np.stack(drawn.state) for drawn, _, _ in judged]))
-        returns = torch.from_numpy(np.concatenate([v + a for (_, v, _), a in zip(judged, better, strict=True)])) / SCALE
-        counted = np.concatenate([a[np.array(drawn.free)] for (drawn, _, _), a in zip(judged, better, strict=True)])
-        scaled = [(a - counted.mean()) / (counted.std() + 1e-6) for a in better]
-        for _ in range(6 if self.iteration else 20):
-            for some in torch.randperm(len(states), generator=self.random).split(512):
-                self.critics.zero_grad()
-                F.smooth_l1_loss(self.critic(states[some])[:, 0], returns[some]).backward()
-                self.critics.step()
+    def learn(self, drives: Sequence[Trajectory]) -> float:
+        """Learn from an iteration's ``drives``, in the first few the critic alone; the KL divergence of the last epoch.
+
+        The rate of learning falls to nothing over the iterations.
+        """
+        options = self.options
+        values = [self.values(drive) for drive in drives]
+        better = [advantages(drive, value) for drive, value in zip(drives, values, strict=True)]
+        self._learn_values(drives, [value + one for value, one in zip(values, better, strict=True)])
+        counted = np.concatenate([a[np.array(drive.carried_out)] for drive, a in zip(drives, better, strict=True)])
+        scaled = [(one - counted.mean()) / (counted.std() + 1e-6) for one in better]
         for group in self.optimizer.param_groups:
-            group["lr"] = self.learning_rate * (1 - self.iteration / self.iterations)
-        pieces, kl = cut([(d, a) for (d, _, _), a in zip(judged, scaled, strict=True)], self.network.config.window), 0.0
-        for _ in range(epochs if self.iteration >= warm else 0):
-            gone = []
-            for some in torch.randperm(len(pieces.t), generator=self.random).split(BATCH):
-                loss, kl = policy_loss(self.network, pieces[some], sharp)
-                self.optimizer.zero_grad()
-                loss.backward()
-                if nn.utils.clip_grad_norm_(self.learns, 0.5).isfinite():
-                    self.optimizer.step()
-                gone.append(kl)
-            kl = float(np.mean(gone))
+            group["lr"] = options.learning_rate * (1 - self.iteration / options.iterations)
+        chunks, kl = cut(list(zip(drives, scaled, strict=True)), self.network.config.window), 0.0
+        for _ in range(options.epochs if self.iteration >= options.warm else 0):
+            kl = self._learn_actions(chunks)
             if kl > MOST_KL:
                 break
         with torch.no_grad():
@@ -377,8 +385,30 @@ class Learner:
         self.iteration += 1
         return kl
 
+    def _learn_values(self, drives: Sequence[Trajectory], returns: Sequence[NDArray[np.float32]]) -> None:
+        states = torch.from_numpy(np.concatenate([np.stack(drive.states) for drive in drives]))
+        targets = torch.from_numpy(np.concatenate(returns)) / RETURN_SCALE
+        for _ in range(CRITIC_EPOCHS if self.iteration else FIRST_CRITIC_EPOCHS):
+            for some in torch.randperm(len(states), generator=self.random).split(CRITIC_BATCH):
+                self.critic_optimizer.zero_grad()
+                F.smooth_l1_loss(self.critic(states[some])[:, 0], targets[some]).backward()
+                self.critic_optimizer.step()
+
+    def _learn_actions(self, chunks: Chunks) -> float:
+        """One epoch; the mean KL divergence of its minibatches."""
+        gone = []
+        for some in torch.randperm(len(chunks.t), generator=self.random).split(BATCH):
+            loss, kl = policy_loss(self.network, chunks[some], self.options.temperature)
+            self.optimizer.zero_grad()
+            loss.backward()
+            # A step that is no number would be the policy's end.
+            if nn.utils.clip_grad_norm_(self.learns, MOST_NORM).isfinite():
+                self.optimizer.step()
+            gone.append(kl)
+        return float(np.mean(gone))
+
     def parts(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("network", "average", "critic", "optimizer", "critics")}
+        return {name: getattr(self, name) for name in ("network", "average", "critic", "optimizer", "critic_optimizer")}
 
     def save(self, path: Path) -> None:
         state = {name: part.state_dict() for name, part in self.parts().items()}
@@ -393,41 +423,47 @@ class Learner:
         self.random.set_state(state["random"])
 
 
-def tracks_of(given: argparse.Namespace, iteration: int) -> list[Track]:
-    """The tracks of an iteration, by its number and the seed alone."""
-    rng, first = np.random.default_rng([given.seed, iteration]), FIRST_TRACK + given.seed * TRACKS_PER_SEED
-    return [
-        Track(first + iteration * given.episodes + k, *camera_of(str(rng.choice(CAMERAS, p=given.cameras)), rng))
-        for k in range(given.episodes)
-    ]
+def iterations(options: Options, learner: Learner) -> Iterator[dict[str, Any]]:
+    """Drive and learn until all are done; what ``metrics.jsonl`` says of each."""
+    for iteration in range(learner.iteration, options.iterations):
+        began = time.perf_counter()
+        # Arrays: a tensor is not sent to several processes at a time.
+        weights = {name: value.numpy().copy() for name, value in learner.network.state_dict().items()}
+        sampler = options.policy, weights, options.temperature, options.seed
+        done = run_by_method(
+            Sampler, sampler, "drive", options.jobs(iteration), workers=options.workers, preload=PRELOADED
+        )
+        drives = [drive for _, drive in sorted(done, key=lambda one: one[0][0])]
+        kl = learner.learn(drives)
+        by_kind = {kind: [drive.episode_return for drive in drives if drive.kind == kind] for kind in CAMERAS}
+        yield {
+            "round": iteration, "epoch": 0, "decisions": sum(len(drive.t) for drive in drives), "kl": round(kl, 5),
+            "returns": {kind: [round(float(np.mean(x)), 1), len(x)] for kind, x in by_kind.items() if x},
+            "seconds": round(time.perf_counter() - began, 1),
+        }  # fmt: skip
 
 
-def camera_of(kind: str, rng: np.random.Generator) -> tuple[CameraNoise, str]:
-    share = float(rng.random())
-    bad = {
-        "5 to 20 Hz": CameraNoise(rate=(5.0, 20.0)),
-        "noise, late": CameraNoise(noise=0.12 * share, delay_steps=int(rng.integers(3))),
-        "black": CameraNoise(blackout=0.3 * share),
-        "dusk": CameraNoise(brightness=1 - 0.6 * share),
-    }
-    return bad.get(kind, CameraNoise()), kind
-
-
-def iterations(given: argparse.Namespace, learner: Learner) -> Iterator[dict[str, Any]]:
-    """Drive and learn until all are done; a line of the log each."""
-    with get_context("spawn").Pool(given.workers) if given.workers else nullcontext() as pool:
-        for iteration in range(learner.iteration, given.iterations):
-            began, tracks = time.perf_counter(), tracks_of(given, iteration)
-            weights = {name: value.clone() for name, value in learner.network.state_dict().items()}
-            jobs = [(given.policy, weights, tracks[k::JOBS], given.sharp, given.seed) for k in range(JOBS)]
-            drives = [one for some in (map(drive, jobs) if pool is None else pool.imap(drive, jobs)) for one in some]
-            kl = learner.learn(drives, given.epochs, given.warm, given.sharp)
-            by_kind = {kind: [value for name, value, *_ in drives if name == kind] for kind in CAMERAS}
-            yield {
-                "iteration": iteration, "decisions": sum(len(drawn.t) for _, _, drawn, _ in drives), "kl": round(kl, 5),
-                "returns": {kind: [round(float(np.mean(x)), 1), len(x)] for kind, x in by_kind.items() if x},
-                "seconds": round(time.perf_counter() - began, 1),
-            }  # fmt: skip
+def reinforce(options: Options) -> None:
+    """The whole run; ``UserError`` for a policy of another task or form, or a folder begun with other options."""
+    policy, state = load_policy(options.policy, expect_task="carracing"), options.out / "last.ckpt"
+    if policy.config.projection is None:
+        raise UserError(f"{options.policy} has the published form (train --paper-form): give one of the driving form.")
+    learner = Learner(policy.network, options)
+    options.out.mkdir(parents=True, exist_ok=True)
+    check_resumable(options.out, options, ("out", "workers"))
+    if state.exists():
+        learner.load(state)
+    log = MetricsLog(options.out, learner.iteration, 0)
+    about = {**plain(options), "policy": options.policy.name, "versions": package_versions()}
+    del about["out"], about["workers"]
+    for row in progress(iterations(options, learner), "iterations", total=options.iterations - learner.iteration):
+        log.add(row)
+        learner.save(state)
+        if learner.iteration % 10 == 0 or learner.iteration == options.iterations:
+            meta = policy.meta | {"reinforced": {**about, "iteration": learner.iteration}}
+            kept = Policy(copy.deepcopy(learner.average), policy.name)
+            save_policy(kept, options.out / f"policy-{learner.iteration}.pt", meta)
+    log.close()
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -438,42 +474,23 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--episodes", type=int, default=64, help="of an iteration")
     parser.add_argument("--epochs", type=int, default=4, help="over an iteration's decisions")
     parser.add_argument("--warm", type=int, default=3, help="iterations in which the critic alone learns")
-    parser.add_argument("--sharp", type=float, default=2.0, help="factor on the scores of actions that are drawn")
-    parser.add_argument("--learning-rate", type=float, default=3e-4)
-    names = ", ".join(CAMERAS)
-    usual = (0.25, 0.25, 0.1, 0.2, 0.1, 0.1)
-    parser.add_argument("--cameras", type=float, nargs=len(CAMERAS), default=usual, help=f"shares of: {names}")
+    parser.add_argument(
+        "--temperature", type=float, default=0.5, help="of the softmax that five actions are sampled by"
+    )
+    parser.add_argument("--learning-rate", type=float, default=3e-4, help="at first: it falls to 0")
+    shares, usual = f"shares of the drives: {', '.join(CAMERAS)}", (0.25, 0.25, 0.1, 0.2, 0.1, 0.1)
+    parser.add_argument("--cameras", type=float, nargs=len(CAMERAS), default=usual, help=shares)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2, help="processes that drive; 0: it is done here")
-    given = parser.parse_args(words)
+    given = vars(parser.parse_args(words))
     try:
-        policy = load_policy(given.policy, expect_task="carracing")
-        if policy.config.projection is None or policy.config.masked_rows is not None:
-            raise UserError(f"{given.policy} has no projection behind its convolutions: give one in the driving form.")
+        options = Options(**{**given, "cameras": tuple(given["cameras"])})
+        with resumable(lambda: f"the last iteration is kept in {options.out}", "the same command goes on"):
+            reinforce(options)
     except UserError as error:
         parser.error(str(error))
-    os.environ["OMP_NUM_THREADS"] = "1"
-    learner = Learner(policy.network, given.learning_rate, given.seed, given.iterations)
-    state, log, record = (given.out / name for name in ("last.ckpt", "log.jsonl", "run.json"))
-    options = {**vars(given), "policy": str(given.policy)}
-    del options["out"], options["workers"]
-    given.out.mkdir(parents=True, exist_ok=True)
-    if state.exists():
-        if read_json(record) != json.loads(json.dumps(options)):
-            parser.error(f"{given.out} was begun with other options ({record}): give these, or another --out.")
-        learner.load(state)
-        lines = log.read_text().splitlines()[: learner.iteration]
-        log.write_text("".join(f"{line}\n" for line in lines))
-    write_json(record, options)
-    left = given.iterations - learner.iteration
-    for line in progress(iterations(given, learner), "iterations", total=left):
-        with log.open("a") as file:
-            print(json.dumps(line), file=file)
-        learner.save(state)
-        if learner.iteration % 10 == 0 or learner.iteration == given.iterations:
-            meta = {"reinforced": {**options, "policy": given.policy.name, "iterations": learner.iteration}}
-            one = Policy(copy.deepcopy(learner.average), policy.name, meta | policy.meta)
-            save_policy(one, given.out / f"policy-{learner.iteration}.pt", one.meta)
+    except KeyboardInterrupt as stopped:
+        raise SystemExit(str(stopped)) from None
 
 
 if __name__ == "__main__":

@@ -179,13 +179,7 @@ class MixtureWorker:
                 # As in a drive: slower where it steers, and nobody brakes before a bend.
                 opened.driver = SpeedControl(whole, SpeedController(top_speed))
             if is_bad:
-                side, led_at_s = Action(float(chosen.choice((-1.0, 1.0))), 0.0, 0.0), chosen.uniform(*LED_AT_S)
-                led_until_s = led_at_s + chosen.uniform(*LED_S)
-                # Where a drive ends a little beside the road, one that is led off it ends there.
-                if chosen.integers(2) or loaded.spec.lost_m <= BESIDE_M:
-                    opened.start, led_at_s, led_until_s = bad_start(chosen, loaded.spec.lost_m), 0.0, 0.0
-                free_s = led_until_s + chosen.uniform(0, BRAKED_S)
-                opened.driver = Override(opened.driver, (led_at_s, None), (led_until_s, side), (free_s, FULL_BRAKE))
+                begin_badly(opened, chosen, loaded.spec.lost_m)
             patience = LOST_AFTER + round(RECOVERY_S / opened.env.step_s) * (is_bad or case is not None)
             for tick in supervised(opened, patience):
                 # Where no newer frame has come, the policy's last decision holds: there is nothing to learn.
@@ -196,6 +190,18 @@ class MixtureWorker:
         buffer.ended = tick.events[-1] if tick.done else "time is up"
         meta |= {"camera": str(camera)} if camera.active else {}
         return buffer.episode(source=loaded.spec.source, driver=self.learner.name, meta=meta)
+
+
+def begin_badly(opened: OpenDrive, rng: np.random.Generator, lost_m: float) -> float:
+    """Let a drive begin beside the road, or the car be led off it on its way; seconds from which on it is let go."""
+    side, led_at_s = Action(float(rng.choice((-1.0, 1.0))), 0.0, 0.0), rng.uniform(*LED_AT_S)
+    led_until_s = led_at_s + rng.uniform(*LED_S)
+    # Where a drive ends a little beside the road, one that is led off it ends there.
+    if rng.integers(2) or lost_m <= BESIDE_M:
+        opened.start, led_at_s, led_until_s = bad_start(rng, lost_m), 0.0, 0.0
+    free_s = led_until_s + float(rng.uniform(0, BRAKED_S))
+    opened.driver = Override(opened.driver, (led_at_s, None), (led_until_s, side), (free_s, FULL_BRAKE))
+    return free_s
 
 
 def supervised(opened: OpenDrive, patience: int = LOST_AFTER) -> Iterator[Tick]:
