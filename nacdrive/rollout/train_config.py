@@ -67,8 +67,7 @@ class TrainConfig(
     env: str | None = None
     """What is driven in DAgger; the environment of the task if not given."""
     window: Count | None = None
-    """Frames that a decision may depend on; if not given, those of --first, or 12, with --paper-form 4 (the paper had
-    1)."""
+    """Frames that a decision may depend on; if not given, those of --first, or 12 (--paper-form: 4; paper: 1)."""
     speed_weight: NotNegative = 0.0
     """Weight of the car's speed, which the network has to tell from each frame while it learns, as a share of its
     variance; 0 = it need not."""
