@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.models import Policy, load_policy, save_policy
 from nacdrive.training.log import read_rows
 from tools import policy_reinforcement as rl
+from tools import sampled_drives
 
 NOTHING = CameraNoise()
 RATE = CameraNoise(rate=(5.0, 20.0), blackout=0.2)
@@ -22,13 +24,14 @@ RATE = CameraNoise(rate=(5.0, 20.0), blackout=0.2)
 
 @pytest.fixture(autouse=True)
 def short_drives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rl, "FRAMES", 160)
+    monkeypatch.setattr(sampled_drives, "FRAMES", 160)
+    monkeypatch.setattr(sampled_drives, "SECONDS", 3.0)
 
 
 def options_of(name: str, **more: object) -> rl.Options:
     usual = dict(
         out=Path("unused"), iterations=4, episodes=1, epochs=4, warm=0, temperature=0.5, learning_rate=1e-3,
-        cameras=(1.0, 0.0, 0.0, 0.0, 0.0, 0.0), seed=0, workers=0,
+        cameras=(), seed=0, workers=0,
     )  # fmt: skip
     return rl.Options(policy=Path(name), **{**usual, **more})  # type: ignore[arg-type]
 
@@ -40,7 +43,10 @@ def drives_of(name: str, *jobs: tuple[int, str, CameraNoise]) -> tuple[rl.Learne
     return learner, [sampler.drive(job) for job in jobs]
 
 
-@pytest.mark.parametrize("name", ["nac_steady.pt", "nac_steady_continuous.pt"])
+UDACITY, PILOTNET = (str(shipped("agents") / f"udacity/{name}.pt") for name in ("nac_steady", "pilotnet"))
+
+
+@pytest.mark.parametrize("name", ["nac_steady.pt", "nac_steady_continuous.pt", UDACITY, PILOTNET])
 def test_a_minibatch_finds_actions_as_probable_as_the_policy_that_drove(name: str) -> None:
     """Streaming and chunks, at even and uneven times, through a drive's first frames too."""
     learner, drives = drives_of(name, (3_700_000, "good", NOTHING), (3_700_001, "5 to 20 Hz", RATE))
@@ -58,11 +64,11 @@ def test_the_advantage_is_the_discounted_sum_of_surprises() -> None:
     drive = rl.Trajectory(made_s=times, rewards=list(rng.normal(size=9)))
     values = rng.normal(size=9).astype(np.float32)
     ahead = [*values[1:], 0.0]
-    for k, one in enumerate(rl.advantages(drive, values)):
+    for k, one in enumerate(rl.advantages(drive, values, 0.98)):
         total = 0.0
         for later in range(k, 9):
-            discount = rl.GAMMA ** ((times[later + 1] - times[later]) / rl.GAP_S)
-            before = rl.GAMMA ** ((times[later] - times[k]) / rl.GAP_S) * rl.GAE_LAMBDA ** (later - k)
+            discount = 0.98 ** ((times[later + 1] - times[later]) / rl.GAP_S)
+            before = 0.98 ** ((times[later] - times[k]) / rl.GAP_S) * rl.GAE_LAMBDA ** (later - k)
             total += before * (drive.rewards[later] + discount * ahead[later] - values[later])
         assert one == pytest.approx(total, abs=1e-5)
 
@@ -71,12 +77,12 @@ def test_what_turned_out_well_is_done_more_often(monkeypatch: pytest.MonkeyPatch
     learner, drives = drives_of("nac_steady.pt", (3_700_000, "good", NOTHING))
     gas = np.array(drives[0].actions) == 3
     assert 0 < gas.sum() < len(gas)
-    monkeypatch.setattr(rl, "advantages", lambda drive, values: np.where(gas, 1.0, -1.0).astype(np.float32))
+    monkeypatch.setattr(rl, "advantages", lambda drive, values, gamma: np.where(gas, 1.0, -1.0).astype(np.float32))
     before = {name: value.clone() for name, value in learner.network.state_dict().items()}
     assert learner.learn(drives) > 1e-4
     chunks = rl.cut([(drives[0], np.zeros(len(gas), np.float32))], learner.network.config.window)
     with torch.no_grad():
-        new = rl.log_probs(rl.decide(learner.network, chunks), chunks.actions, 0.5)
+        new = rl.log_probs(rl.decide(learner.network, chunks), chunks.actions, 0.5, "carracing")
     change = ((new - chunks.log_probs) * chunks.counts)[chunks.counts > 0].numpy()
     assert change[gas].mean() > 0 > change[~gas].mean()
     assert all(
@@ -84,6 +90,20 @@ def test_what_turned_out_well_is_done_more_often(monkeypatch: pytest.MonkeyPatch
         for name, value in learner.network.named_parameters()
         if name.startswith(("vision.", "projection.", "head."))
     )
+
+
+def test_on_the_udacity_track_metres_from_the_middle_cost_but_where_a_car_is_passed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, (drive,) = drives_of(UDACITY, (3_700_000, "good", NOTHING))
+    assert len(drive.t) > 20 and all(-0.5 < reward < 0 for reward in drive.rewards[:-1])
+    world = sampled_drives.UdacityWorld(None, "slow cars")
+    tick = SimpleNamespace(t_s=1.0, next_info={"t_s": 1.1, "lane_offset_m": -0.5})
+    for ahead_m, points in (([-20.0, 30.0], -0.15), ([-20.0, 12.0], 0.0), ([], -0.15)):
+        monkeypatch.setattr(world, "cars", lambda ahead_m=ahead_m: np.array(ahead_m))
+        assert world.reward(tick) == pytest.approx(points)
+    assert world.last_reward(tick) == -sampled_drives.LOST_COST
+    assert world.last_reward(SimpleNamespace(next_info={"t_s": sampled_drives.SECONDS})) == 0
 
 
 def test_where_the_car_is_led_off_the_road_nothing_is_learnt() -> None:
@@ -120,10 +140,10 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(tmp_path: Path, monkeyp
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([str(shipped("agents") / "udacity/nac_steady.pt")], "udacity"),
+        (["own.pt"], "is of imitation: give one of carracing or udacity"),
         (["missing.pt"], "missing.pt"),
-        (["published.pt"], "has the published form"),
         (["nac_steady.pt", "--cameras", "1", "1", "0", "0", "0", "0"], "whose sum is 1"),
+        (["nac_steady.pt", "--cameras", "0.5", "0.5"], "give 6 numbers from 0"),
         (["nac_steady.pt", "--episodes", "0"], "--episodes is 0: give 1 or more"),
         (["nac_steady.pt", "--temperature", "0"], "above 0"),
         (["nac_steady.pt", "--seed", "14"], "of the seeds 0 to 13"),
@@ -138,8 +158,7 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     first = load_policy("nac_steady.pt")
-    published = replace(first.config, model="nac-steady", options={}, projection=None)
-    save_policy(Policy.new(published), tmp_path / "published.pt")
+    save_policy(Policy.new(replace(first.config, task="imitation")), tmp_path / "own.pt")
     with pytest.raises(SystemExit, match="2"):
         rl.main([*words, "--iterations", "1", "--workers", "0", "--out", str(tmp_path / "out")])
     assert sentence in capsys.readouterr().err
