@@ -28,7 +28,7 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy --config-file= --ignore-missing-imports --follow-imports=silent $(UNASKED:%=--disable-error-code=%) tools benchmarks
+	$(BIN)/mypy --config-file= --ignore-missing-imports --follow-imports=silent --explicit-package-bases $(UNASKED:%=--disable-error-code=%) tools benchmarks
 	$(BIN)/deno lint --quiet server/www/js nacdrive/extras/*/page
 	$(BIN)/deno check --quiet server/www/js nacdrive/extras/*/page
 	$(BIN)/python tools/hygiene.py
