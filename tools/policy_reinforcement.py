@@ -41,7 +41,7 @@ from nacdrive.training.log import MetricsLog
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tools.sampled_drives import GAP_S, TASKS, Sampler, Task, Trajectory, log_probs
+from tools.sampled_drives import GAP_S, TRAINING_DRIVES, Sampler, TrainingDrives, Trajectory, log_probs
 
 FIRST_TRACK, TRACKS_PER_SEED = 3_700_000, 20_000
 """Of those to learn from (``nacdrive.envs.seeds``), in the part that DAgger of seeds 8 to 19 would drive."""
@@ -157,22 +157,24 @@ class Options:
                 "give fewer --iterations or --episodes, or another --seed."
             )
 
-    def shares(self, task: Task) -> dict[str, float]:
+    def shares(self, training: TrainingDrives) -> dict[str, float]:
         """Of each kind of drive; ``UserError`` if they are none."""
-        given = self.cameras or tuple(task.kinds.values())
-        if len(given) != len(task.kinds) or min(given) < 0 or abs(sum(given) - 1) > 1e-6:
-            names = ", ".join(task.kinds)
-            raise UserError(f"--cameras are shares of {names}: give {len(task.kinds)} numbers from 0 whose sum is 1.")
-        return dict(zip(task.kinds, given, strict=True))
+        given = self.cameras or tuple(training.kinds.values())
+        if len(given) != len(training.kinds) or min(given) < 0 or abs(sum(given) - 1) > 1e-6:
+            names = " | ".join(training.kinds)
+            raise UserError(
+                f"--cameras are shares of {names}: give {len(training.kinds)} numbers from 0 whose sum is 1."
+            )
+        return dict(zip(training.kinds, given, strict=True))
 
-    def jobs(self, iteration: int, task: Task) -> list[tuple[int, str, CameraNoise]]:
+    def jobs(self, iteration: int, training: TrainingDrives) -> list[tuple[int, str, CameraNoise]]:
         """Seed, kind and camera of each drive of an iteration, by its number and the run's seed alone."""
         rng, jobs = np.random.default_rng([self.seed, iteration]), list[tuple[int, str, CameraNoise]]()
-        shares = self.shares(task)
+        shares = self.shares(training)
         for k in range(self.episodes):
             kind = str(rng.choice(list(shares), p=list(shares.values())))
             track = FIRST_TRACK + self.seed * TRACKS_PER_SEED + iteration * self.episodes + k
-            jobs.append((track, kind, task.camera(kind, rng)))
+            jobs.append((track, kind, training.camera(kind, rng)))
         return jobs
 
 
@@ -182,12 +184,12 @@ class Learner:
     def __init__(self, network: DrivingNetwork, options: Options) -> None:
         torch.manual_seed(options.seed)
         self.network, self.options, self.iteration = network, options, 0
-        self.task = TASKS[network.config.task]
+        self.training = TRAINING_DRIVES[network.config.task]
         self.random = torch.Generator().manual_seed(options.seed)
         self.average = copy.deepcopy(network)
         network.vision.requires_grad_(False)
         self.learns = [p for p in network.parameters() if p.requires_grad]
-        hidden = [nn.Linear(self.task.states, 128), nn.Tanh(), nn.Linear(128, 128), nn.Tanh()]
+        hidden = [nn.Linear(self.training.states, 128), nn.Tanh(), nn.Linear(128, 128), nn.Tanh()]
         self.critic = nn.Sequential(*hidden, nn.Linear(128, 1))
         self.optimizer = torch.optim.Adam(self.learns, lr=options.learning_rate)
         self.critic_optimizer = torch.optim.Adam(self.critic.parameters(), lr=CRITIC_RATE)
@@ -195,7 +197,7 @@ class Learner:
     @torch.no_grad()
     def values(self, drive: Trajectory) -> NDArray[np.float32]:
         values: NDArray[np.float32] = self.critic(torch.from_numpy(np.stack(drive.states)))[:, 0].numpy()
-        return values * self.task.return_scale
+        return values * self.training.return_scale
 
     def learn(self, drives: Sequence[Trajectory]) -> float:
         """Learn from an iteration's ``drives``, in the first few the critic alone; the KL divergence of the last epoch.
@@ -204,7 +206,7 @@ class Learner:
         """
         options = self.options
         values = [self.values(drive) for drive in drives]
-        better = [advantages(*one, self.task.gamma) for one in zip(drives, values, strict=True)]
+        better = [advantages(*one, self.training.gamma) for one in zip(drives, values, strict=True)]
         self._learn_values(drives, [value + one for value, one in zip(values, better, strict=True)])
         counted = np.concatenate([a[np.array(drive.carried_out)] for drive, a in zip(drives, better, strict=True)])
         scaled = [(one - counted.mean()) / (counted.std() + 1e-6) for one in better]
@@ -223,7 +225,7 @@ class Learner:
 
     def _learn_values(self, drives: Sequence[Trajectory], returns: Sequence[NDArray[np.float32]]) -> None:
         states = torch.from_numpy(np.concatenate([np.stack(drive.states) for drive in drives]))
-        targets = torch.from_numpy(np.concatenate(returns)) / self.task.return_scale
+        targets = torch.from_numpy(np.concatenate(returns)) / self.training.return_scale
         for _ in range(CRITIC_EPOCHS if self.iteration else FIRST_CRITIC_EPOCHS):
             for some in torch.randperm(len(states), generator=self.random).split(CRITIC_BATCH):
                 self.critic_optimizer.zero_grad()
@@ -267,11 +269,16 @@ def iterations(options: Options, learner: Learner) -> Iterator[dict[str, Any]]:
         weights = {name: value.numpy().copy() for name, value in learner.network.state_dict().items()}
         sampler = options.policy, weights, options.temperature, options.seed
         done = run_by_method(
-            Sampler, sampler, "drive", options.jobs(iteration, learner.task), workers=options.workers, preload=PRELOADED
+            Sampler,
+            sampler,
+            "drive",
+            options.jobs(iteration, learner.training),
+            workers=options.workers,
+            preload=PRELOADED,
         )
         drives = [drive for _, drive in sorted(done, key=lambda one: one[0][0])]
         kl = learner.learn(drives)
-        kinds = [kind for kind in learner.task.kinds if any(drive.kind == kind for drive in drives)]
+        kinds = [kind for kind in learner.training.kinds if any(drive.kind == kind for drive in drives)]
         by_kind = {kind: [drive.episode_return for drive in drives if drive.kind == kind] for kind in kinds}
         yield {
             "round": iteration, "epoch": 0, "decisions": sum(len(drive.t) for drive in drives), "kl": round(kl, 5),
@@ -283,9 +290,9 @@ def iterations(options: Options, learner: Learner) -> Iterator[dict[str, Any]]:
 def reinforce(options: Options) -> None:
     """The whole run; ``UserError`` for a policy of another task, or a folder begun with other options."""
     policy, state = load_policy(options.policy), options.out / "last.ckpt"
-    if policy.config.task not in TASKS:
-        raise UserError(f"{options.policy} is of {policy.config.task}: give one of {' or '.join(TASKS)}.")
-    options = replace(options, cameras=tuple(options.shares(TASKS[policy.config.task]).values()))
+    if policy.config.task not in TRAINING_DRIVES:
+        raise UserError(f"{options.policy} is of {policy.config.task}: give one of {' or '.join(TRAINING_DRIVES)}.")
+    options = replace(options, cameras=tuple(options.shares(TRAINING_DRIVES[policy.config.task]).values()))
     learner = Learner(policy.network, options)
     options.out.mkdir(parents=True, exist_ok=True)
     check_resumable(options.out, options, ("out", "workers"))
@@ -317,8 +324,8 @@ def main(words: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--learning-rate", type=float, default=3e-4, help="at first: it falls to 0")
     usual = (
-        f"{name}: {', '.join(f'{kind} {share:g}' for kind, share in task.kinds.items())}"
-        for name, task in TASKS.items()
+        f"{name}: {' | '.join(f'{kind} {share:g}' for kind, share in training.kinds.items())}"
+        for name, training in TRAINING_DRIVES.items()
     )
     shares = f"shares of the kinds of drives; if not given, {'; '.join(usual)}"
     parser.add_argument("--cameras", type=float, nargs="+", default=(), help=shares)

@@ -29,8 +29,6 @@ from nacdrive.rollout.drive import Drive, LoadedDrive
 
 GAP_S = 0.08
 """Usually, between decisions."""
-ACTION_STD = {"carracing": (0.05, 0.15), "udacity": (0.04,)}
-"""Of what is not chosen from a few, steering (and pedal), while it is learnt."""
 FRAMES = 1000
 """Of a drive in CarRacing, at most."""
 LOST_S, RECOVERY_S = 4.8, 8.0
@@ -70,7 +68,7 @@ class Trajectory:
     carried_out: list[bool] = field(default_factory=list)
     """Where a car is led off the road the policy decides, nothing is done, and nothing is learnt."""
     kind: str = ""
-    """Of the task's ``kinds``."""
+    """Of the ``TrainingDrives.kinds``."""
     episode_return: float = 0.0
 
 
@@ -89,17 +87,21 @@ class World(ABC):
 
     @abstractmethod
     def read(self) -> NDArray[np.float32]:
-        """[states of the task]."""
+        """[states], as many as its ``TrainingDrives`` says."""
 
     @abstractmethod
     def reward(self, tick: Any) -> float: ...
 
-    @abstractmethod
-    def is_given_up(self, tick: Any) -> bool: ...
+    def is_given_up(self, tick: Any) -> bool:
+        return False
 
-    @abstractmethod
     def last_reward(self, tick: Any) -> float:
         """For how the drive ended."""
+        return 0.0
+
+    def episode_return(self, tick: Any, rewards: list[float]) -> float:
+        """What is said of a drive: the sum of ``rewards``."""
+        return sum(rewards)
 
 
 class CarRacingWorld(World):
@@ -148,8 +150,9 @@ class CarRacingWorld(World):
             self.furthest, self.gained_s = tick.progress or 0.0, tick.t_s
         return bool(tick.t_s - self.gained_s > LOST_S + RECOVERY_S * (self.kind == "bad start"))
 
-    def last_reward(self, tick: Any) -> float:
-        return 0.0
+    def episode_return(self, tick: Any, rewards: list[float]) -> float:
+        """That of the environment."""
+        return float(tick.episode_return)
 
 
 class UdacityWorld(World):
@@ -185,14 +188,11 @@ class UdacityWorld(World):
         dt = tick.next_info["t_s"] - tick.t_s
         return 0.0 if is_passing else float(-OFFSET_COST * abs(tick.next_info["lane_offset_m"]) * dt)
 
-    def is_given_up(self, tick: Any) -> bool:
-        return False
-
     def last_reward(self, tick: Any) -> float:
         return -LOST_COST * (tick.next_info["t_s"] < SECONDS - 1)
 
 
-class Task(ABC):
+class TrainingDrives(ABC):
     """What is driven to learn from, in kinds of drives."""
 
     kinds: dict[str, float]
@@ -203,6 +203,8 @@ class Task(ABC):
     """Discount of rewards for each ``GAP_S``."""
     return_scale: float
     """Of the critic: returns are divided by it."""
+    action_std: tuple[float, ...]
+    """Of steering (and pedal) while they are learnt, where they are not chosen from a few actions."""
     world: type[World]
 
     @abstractmethod
@@ -216,9 +218,10 @@ class Task(ABC):
         """Where the car of a drive begins; until when, in seconds, it is led."""
 
 
-class CarRacing(Task):
+class CarRacingDrives(TrainingDrives):
     kinds = {"good": 0.25, "5 to 20 Hz": 0.25, "noise, late": 0.1, "black": 0.2, "dusk": 0.1, "bad start": 0.1}
     states, gamma, return_scale, world = 6 + 2 + len(AHEAD) + 7, 0.99, 100.0, CarRacingWorld
+    action_std = (0.05, 0.15)
 
     def camera(self, kind: str, rng: np.random.Generator) -> CameraNoise:
         share = float(rng.random())
@@ -238,9 +241,10 @@ class CarRacing(Task):
         return begin_badly(opened, rng, lost_m) if kind == "bad start" else 0.0
 
 
-class Udacity(Task):
+class UdacityDrives(TrainingDrives):
     kinds = {"good": 0.4, "5 to 20 Hz": 0.2, "black": 0.15, "noise, late, dusk": 0.1, "slow cars": 0.15}
     states, gamma, return_scale, world = 6 + len(AHEAD_M) + 6, 0.97, 5.0, UdacityWorld
+    action_std = (0.04,)
 
     def camera(self, kind: str, rng: np.random.Generator) -> CameraNoise:
         share = float(rng.random())
@@ -268,7 +272,8 @@ class Udacity(Task):
         return 0.0
 
 
-TASKS: dict[str, Task] = {"carracing": CarRacing(), "udacity": Udacity()}
+TRAINING_DRIVES: dict[str, TrainingDrives] = {"carracing": CarRacingDrives(), "udacity": UdacityDrives()}
+"""Of each task."""
 
 
 class SamplingPolicy(Policy):
@@ -291,7 +296,7 @@ class SamplingPolicy(Policy):
     def action(self, outputs: NDArray[np.float32]) -> Action:
         drawn: Any
         if self.config.continuous:
-            std = np.array(ACTION_STD[self.config.task], np.float32)
+            std = np.array(TRAINING_DRIVES[self.config.task].action_std, np.float32)
             drawn = meant = outputs + self.rng.standard_normal(len(std)).astype(np.float32) * std
         else:
             probs = torch.softmax(torch.from_numpy(outputs) / self.temperature, dim=0).double().numpy()
@@ -311,7 +316,7 @@ class SamplingDriver(PolicyDriver):
     def reset(self, env: DrivingEnv) -> None:
         super().reset(env)
         assert isinstance(self.policy, SamplingPolicy)
-        self.policy.world = TASKS[self.policy.config.task].world(env.unwrapped, self.policy.drive.kind)
+        self.policy.world = TRAINING_DRIVES[self.policy.config.task].world(env.unwrapped, self.policy.drive.kind)
 
 
 def turned(north: float, east: float, angle: float) -> tuple[float, float]:
@@ -323,7 +328,7 @@ def turned(north: float, east: float, angle: float) -> tuple[float, float]:
 def log_probs(outputs: Tensor, actions: Tensor, temperature: float, task: str) -> Tensor:
     """[..., choices] scores and [...] choices, or [..., 1 or 2] steering (and pedal) both -> [...], to a constant."""
     if actions.is_floating_point():
-        return -0.5 * (((actions - outputs) / torch.tensor(ACTION_STD[task])) ** 2).sum(dim=-1)
+        return -0.5 * (((actions - outputs) / torch.tensor(TRAINING_DRIVES[task].action_std)) ** 2).sum(dim=-1)
     return F.log_softmax(outputs / temperature, dim=-1).gather(-1, actions[..., None])[..., 0]
 
 
@@ -339,12 +344,12 @@ class Sampler:
     def drive(self, job: tuple[int, str, CameraNoise]) -> Trajectory:
         """The drive of a track's seed, of a kind, through a camera."""
         track, kind, camera = job
-        drive, task = Trajectory(kind=kind), TASKS[self.policy.config.task]
+        drive, training = Trajectory(kind=kind), TRAINING_DRIVES[self.policy.config.task]
         self.policy.drive, self.policy.rng = drive, np.random.default_rng([self.seed, track])
         rng = np.random.default_rng([self.seed, track, 2])
-        loaded = LoadedDrive(task.drive(kind, camera, rng), driver=SamplingDriver(self.policy))
+        loaded = LoadedDrive(training.drive(kind, camera, rng), driver=SamplingDriver(self.policy))
         with loaded.open(track) as opened:
-            free_s = task.begin(opened, kind, loaded.spec.lost_m, rng)
+            free_s = training.begin(opened, kind, loaded.spec.lost_m, rng)
             for tick in opened:
                 world = self.policy.world
                 if len(drive.t) > len(drive.rewards):
@@ -356,5 +361,5 @@ class Sampler:
                     break
         drive.rewards[-1] += world.last_reward(tick)
         drive.made_s.append(float(tick.next_info["t_s"]))
-        drive.episode_return = tick.episode_return if self.policy.config.task == "carracing" else sum(drive.rewards)
+        drive.episode_return = world.episode_return(tick, drive.rewards)
         return drive
