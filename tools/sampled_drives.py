@@ -45,6 +45,9 @@ OFFSET_COST, LOST_COST = 3.0, 15.0
 """Points there, for each metre from the middle of the road and second, and for a drive that ends before its time."""
 PASSING_M = -14.0, 20.0
 """So near to a slow car, along the road, the distance from the middle costs nothing."""
+BESIDE_M, ROOM_M, ROOM_COST = 5.0, 2.5, 6.0
+"""So near to it, along the road, it costs so many points a second for each metre that there is less room between the
+two middles, across the road: cars touch at 1.9 m."""
 AHEAD_M = np.array([0.0, 4.0, 8.0, 12.0, 17.0, 23.0, 30.0, 40.0])
 """Metres ahead of which the critic reads the curvature."""
 
@@ -156,7 +159,7 @@ class CarRacingWorld(World):
 
 
 class UdacityWorld(World):
-    """A random road: what is rewarded is to be near its middle."""
+    """A random road: what is rewarded is to be near its middle, and room beside slow cars."""
 
     def cars(self) -> NDArray[np.float64]:
         """How far ahead of the car the slow cars are, m."""
@@ -183,10 +186,13 @@ class UdacityWorld(World):
         return np.array(values, np.float32)
 
     def reward(self, tick: Any) -> float:
-        cars = self.cars()
-        is_passing = bool(((cars > PASSING_M[0]) & (cars < PASSING_M[1])).any())
-        dt = tick.next_info["t_s"] - tick.t_s
-        return 0.0 if is_passing else float(-OFFSET_COST * abs(tick.next_info["lane_offset_m"]) * dt)
+        cars, offset = self.cars(), tick.next_info["lane_offset_m"]
+        if (abs(cars) < BESIDE_M).any():
+            cost = ROOM_COST * max(0.0, ROOM_M - abs(self.inner.traffic.cars.offset - offset))
+        else:
+            is_passing = ((cars > PASSING_M[0]) & (cars < PASSING_M[1])).any()
+            cost = 0.0 if is_passing else OFFSET_COST * abs(offset)
+        return float(-cost * (tick.next_info["t_s"] - tick.t_s))
 
     def last_reward(self, tick: Any) -> float:
         return -LOST_COST * (tick.next_info["t_s"] < SECONDS - 1)
