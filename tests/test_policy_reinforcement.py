@@ -97,9 +97,10 @@ def test_on_the_udacity_track_metres_from_the_middle_cost_but_where_a_car_is_pas
 ) -> None:
     _, (drive,) = drives_of(UDACITY, (3_700_000, "good", NOTHING))
     assert len(drive.t) > 20 and all(-0.5 < reward < 0 for reward in drive.rewards[:-1])
-    world = sampled_drives.UdacityWorld(None, "slow cars")
+    right = SimpleNamespace(traffic=SimpleNamespace(cars=SimpleNamespace(offset=1.7)))
+    world = sampled_drives.UdacityWorld(right, "slow cars")
     tick = SimpleNamespace(t_s=1.0, next_info={"t_s": 1.1, "lane_offset_m": -0.5})
-    for ahead_m, points in (([-20.0, 30.0], -0.15), ([-20.0, 12.0], 0.0), ([], -0.15)):
+    for ahead_m, points in (([-20.0, 30.0], -0.15), ([-20.0, 12.0], 0.0), ([12.0, 4.0], -0.18), ([], -0.15)):
         monkeypatch.setattr(world, "cars", lambda ahead_m=ahead_m: np.array(ahead_m))
         assert world.reward(tick) == pytest.approx(points)
     assert world.last_reward(tick) == -sampled_drives.LOST_COST
@@ -133,6 +134,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(tmp_path: Path, monkeyp
     assert not all(torch.equal(value, weights[name]) for name, value in first.items())
     assert one.meta["reinforced"] == other.meta["reinforced"]
     assert one.meta["reinforced"]["policy"] == "nac_steady.pt" and one.meta["reinforced"]["iteration"] == 3
+    assert one.meta["reinforced"]["before"] == load_policy("nac_steady.pt").meta["reinforced"]
     assert [row["round"] for row in read_rows(tmp_path / "parts/metrics.jsonl")] == [0, 1, 2]
     assert "torch" in json.loads((tmp_path / "parts/run.json").read_text())["versions"]
 

@@ -301,6 +301,8 @@ def reinforce(options: Options) -> None:
     log = MetricsLog(options.out, learner.iteration, 0)
     about = {**plain(options), "policy": options.policy.name, "versions": package_versions()}
     del about["out"], about["workers"]
+    if "reinforced" in policy.meta:
+        about["before"] = policy.meta["reinforced"]
     for row in progress(iterations(options, learner), "iterations", total=options.iterations - learner.iteration):
         log.add(row)
         learner.save(state)
