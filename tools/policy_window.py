@@ -1,5 +1,7 @@
 """A trained policy with fewer frames in its memory, and with all keys that these have; no weight is changed.
 
+With --between-frames it decides at its own pace, too, where a camera is slower.
+
     python tools/policy_window.py docs/results/carracing_seeds/seen-0.pt --window 6 --out six/nac_steady.pt
     python tools/policy_window.py docs/results/udacity_seeds/bend-2.pt --out all/nac_steady.pt
 
@@ -18,13 +20,15 @@ from nacdrive.common.files import refuse_existing
 from nacdrive.models import Policy, load_policy, save_policy
 
 
-def with_all_keys(policy: Policy, window: int | None = None) -> Policy:
-    """``policy``, deciding by its newest ``window`` frames (all of them if not given) and by every one of their keys.
+def with_all_keys(policy: Policy, window: int | None = None, *, between_frames: bool = False) -> Policy:
+    """``policy``, deciding by its newest ``window`` frames (all of them if not given) and by every one of their keys;
+    ``between_frames``, too, if it does or is to.
 
     ``UserError`` where it was taught with fewer frames.
     """
     config, options = policy.config, dict(policy.config.options)
     taught_with = {"window": config.window, "topk": options.pop("topk", None)}
+    config = replace(config, between_frames=between_frames or config.between_frames)
     if window is not None and not 1 <= window <= config.window:
         raise UserError(f"the policy has a window of {config.window} frames: give --window from 1 to {config.window}.")
     shorter = Policy.new(replace(config, window=window or config.window, options=options), policy.name)
@@ -46,12 +50,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("policy", type=Path)
     parser.add_argument("--window", type=int, help="frames, the present one among them")
+    parser.add_argument("--between-frames", action="store_true", help="decide where no frame has come for a while")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--overwrite", action="store_true")
     given = parser.parse_args()
     try:
         refuse_existing(given.out, overwrite=given.overwrite)
-        save_policy(with_all_keys(load_policy(given.policy), given.window), given.out)
+        policy = with_all_keys(load_policy(given.policy), given.window, between_frames=given.between_frames)
+        save_policy(policy, given.out)
     except UserError as error:
         parser.error(str(error))
 

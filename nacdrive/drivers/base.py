@@ -38,6 +38,8 @@ class Needs:
     """Whether they may be held for another number than ``repeat`` too: it was not trained."""
     fixed_pace: bool = False
     """Whether ``repeat`` holds in environments too where other drivers take time as it comes."""
+    between_frames: bool = False
+    """Whether it is asked, with a black frame, where none has come for as long as its actions are usually held."""
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,7 @@ class PolicyDriver(Driver):
             colours=True,
             pedals=config.pedal or not config.continuous,
             repeat=self.policy.repeat,
+            between_frames=config.between_frames,
         )
 
     def reset(self, env: DrivingEnv) -> None:

@@ -177,27 +177,34 @@ class NoisyCamera(DrivingWrapper):
 
     Whoever drives sees the disturbed frame; the true one is in ``info["clean_frame"]``, for experts and recordings.
     Where frames are lost or late, ``info["frame_t_s"]`` says when the one that is shown was taken. A camera with a rate
-    of its own sets how many simulated frames the environment holds an action (``UserError`` where it cannot).
+    of its own sets how many simulated frames the environment holds an action (``UserError`` where it cannot); a driver
+    ``between_frames`` is asked no less often than usual, with a black frame until the next one comes.
     """
 
-    def __init__(self, env: DrivingEnv, noise: CameraNoise) -> None:
+    def __init__(self, env: DrivingEnv, noise: CameraNoise, between_frames: bool = False) -> None:
         super().__init__(env)
         self.camera = Camera(noise)
         self._simulated: Any = env.unwrapped
         self._usual = getattr(self._simulated, "repeat", None)
-        self._fraction = 0.0
+        self._fraction, self._until_frame = 0.0, 0
+        self._between = between_frames
         check_rate(noise, self.name, None if self._usual is None or self.realtime else self._usual / self.step_s)
         self.t_s = 0.0
         """When the newest frame was taken, in simulated seconds."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, Any]:
         self.camera.reset(seed)
-        self._fraction = 0.0
+        self._fraction, self._until_frame = 0.0, 0
         return self._seen(*self.env.reset(seed=seed, options=options))
 
     def step(self, action: Any) -> tuple[Frame, SupportsFloat, bool, bool, Any]:
         if self._usual is not None:
-            self._simulated.repeat = self._frames()
+            self._until_frame = self._until_frame or self._frames()
+            # Lost and late frames are told by when they were taken, before what would be decided in between.
+            between = self._between and not self.camera.disturbance.irregular
+            held = min(self._until_frame, self._usual) if between else self._until_frame
+            self._simulated.repeat = held
+            self._until_frame -= held
         frame, reward, terminated, truncated, info = self.env.step(action)
         seen, info = self._seen(frame, info)
         return seen, reward, terminated, truncated, info
@@ -215,6 +222,6 @@ class NoisyCamera(DrivingWrapper):
 
     def _seen(self, frame: Frame, info: Any) -> tuple[Frame, Any]:
         self.t_s = float(info.get("t_s", 0.0))
-        seen = self.camera(frame, self.t_s)
+        seen = np.zeros_like(frame) if self._until_frame else self.camera(frame, self.t_s)
         taken = {"frame_t_s": self.camera.taken_s} if self.camera.disturbance.irregular else {}
         return seen, {**info, "clean_frame": frame, **taken}

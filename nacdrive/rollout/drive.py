@@ -241,7 +241,8 @@ class LoadedDrive:
         noise = drive.camera if camera is None else camera
         if noise.rate is not None and drive.every_frame:
             raise UserError("--every-frame looks at every frame, and --rate at some: leave one of them out.")
-        return NoisyCamera(env, noise) if noise.active or camera is not None else env
+        between = self.driver.needs.between_frames
+        return NoisyCamera(env, noise, between) if noise.active or camera is not None else env
 
     def wrap(
         self,

@@ -68,6 +68,9 @@ class TrainConfig(
     """What is driven in DAgger; the environment of the task if not given."""
     window: Count | None = None
     """Frames that a decision may depend on; if not given, those of --first, or 12 (--paper-form: 4; paper: 1)."""
+    between_frames: bool = False
+    """Decide at the usual pace, too, where --rate is lower, in drives and when it is taught: in between from a black
+    frame. For a layer with a memory."""
     speed_weight: NotNegative = 0.0
     """Weight of the car's speed, which the network has to tell from each frame while it learns, as a share of its
     variance; 0 = it need not."""

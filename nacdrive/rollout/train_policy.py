@@ -138,6 +138,7 @@ def read_data(
             ("--model", config.model, TrainConfig.model, taught["model"]),
             ("--window", window, None, taught["window"]),
             ("--paper-form", config.paper_form, False, not first.config.projection),
+            ("--between-frames", config.between_frames, False, first.config.between_frames),
         ):
             if given not in (usual, own):
                 raise UserError(f"{option} is {given}, and {config.first}, which learns on, has {own}: leave it out.")
@@ -147,8 +148,10 @@ def read_data(
     longest = max(map(len, (*train, *valid)), default=0)
     if first is None and window > max(longest, form.window):
         raise UserError(f"--window is {window}, and the longest episode has {longest} decisions: give less.")
-    more = {"instruments": config.instruments, "options": form.options, **form.sizes}
-    new = task.policy_config(form.layer, window, train, **more)
+    if config.between_frames and window == 1:
+        raise UserError("--between-frames is for a policy that remembers, and --window is 1: leave one of them out.")
+    more = {"between_frames": config.between_frames, "options": form.options, **form.sizes}
+    new = task.policy_config(form.layer, window, train, config.instruments, **more)
     for name in ("continuous", "pedal", "height", "width"):
         if first is not None and (own := getattr(first.config, name)) != (there := getattr(new, name)):
             but = f"{name} is {there} there, and {own} in the policy"

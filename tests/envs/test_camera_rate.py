@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.common.options import Options
+from nacdrive.drivers.base import Driver, Needs
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.camera_noise import Camera, CameraNoise, NoisyCamera
 from nacdrive.envs.carracing.env import CarRacingEnv
 from nacdrive.extras.hunt.config import HuntConfig
 from nacdrive.rl.config import ExpertImitateConfig, ImitateConfig
-from nacdrive.rollout.drive import Drive
+from nacdrive.rollout.drive import Drive, LoadedDrive
 from nacdrive.rollout.eval_config import EvalConfig
 from nacdrive.rollout.record_config import RecordConfig
 from nacdrive.rollout.train_config import TrainConfig
@@ -40,6 +42,50 @@ def test_it_is_drawn_for_each_episode_and_wanders_between_its_ends() -> None:
     assert np.abs(np.diff(np.log(drawn))).max() < 0.5  # it wanders, and does not jump
     np.testing.assert_array_equal(drawn[3], rates(noise, 3))
     np.testing.assert_allclose(rates(CameraNoise(rate=(8, 8)), 0), 8)
+
+
+class Asked(Driver):
+    """Keeps what it is asked with, and accelerates."""
+
+    def __init__(self, between_frames: bool) -> None:
+        self._needs = Needs(repeat=4, between_frames=between_frames)
+        self.times: list[float] = []
+        self.blank: list[bool] = []
+
+    @property
+    def needs(self) -> Needs:
+        return self._needs
+
+    def act(self, frame: np.ndarray, info: Any) -> Action:
+        self.times.append(info["t_s"])
+        self.blank.append(not frame.any())
+        return Action(0.0, 1.0, 0.0, 3)
+
+
+def asked(between_frames: bool, camera: CameraNoise) -> tuple[list[float], list[bool], float]:
+    """When, whether with a black frame, and what the drive returned."""
+    driver = Asked(between_frames)
+    drive = Drive(options={"renderer": "fast", "max_frames": 300}, camera=camera, expert=None, safety_stop=False)
+    with LoadedDrive(drive, driver=driver).open(1) as opened:
+        for tick in opened:
+            last = tick
+    return driver.times, driver.blank, last.episode_return
+
+
+def test_who_decides_between_frames_is_asked_at_the_usual_pace_with_black_frames_until_the_next_one() -> None:
+    held, seen, _ = asked(False, CameraNoise(rate=(5, 20)))
+    times, blank, _ = asked(True, CameraNoise(rate=(5, 20)))
+    assert not any(seen) and max(np.diff(held)) > 0.15
+    np.testing.assert_allclose([t for t, b in zip(times, blank, strict=True) if not b], held)
+    assert any(blank) and max(np.diff(times)) < 0.0801
+    # Of a decision in between, the next is never earlier than the usual pace or the next frame.
+    for k in np.flatnonzero(blank):
+        assert times[k] - times[k - 1] == pytest.approx(0.08)
+
+
+def test_deciding_between_frames_changes_nothing_where_they_come_at_the_usual_pace_or_faster_or_are_lost() -> None:
+    for camera in (CameraNoise(noise=0.1), CameraNoise(rate=(12.5, 20)), CameraNoise(rate=(5, 20), dropped=0.3)):
+        assert asked(True, camera) == asked(False, camera)
 
 
 def test_a_decision_is_held_until_the_next_frame_and_both_are_told_the_true_time() -> None:

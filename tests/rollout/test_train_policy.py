@@ -84,6 +84,11 @@ def test_a_training_leaves_a_policy_that_drives_and_says_how_it_was_made(whole: 
             {"first": "nac_steady.pt", "model": "nac-steady", "window": None, "paper_form": True},
             r"--paper-form is True, and .* has False: leave it out",
         ),
+        (
+            {"first": "nac_steady.pt", "model": "nac-steady", "window": None, "between_frames": True},
+            r"--between-frames is True, and .* has False: leave it out",
+        ),
+        ({"window": 1, "between_frames": True}, "--between-frames is for a policy that remembers, and --window is 1"),
     ],
 )
 def test_a_network_that_cannot_be_or_that_the_first_policy_is_not_is_refused_before_the_work(
