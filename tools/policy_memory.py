@@ -5,9 +5,11 @@
 
 Each track is driven three times through the same camera: as it is; ``wiped``, every decision the first of its memory;
 and ``held``, by the rule that needs no learning: where a frame is black the last action holds, and the frame stays out
-of the memory. CarRacing's tracks are judged by their returns, random roads at 25 mph by autonomy and the mean distance
-from the middle (m). Beside them stands what the decisions make of order and time, frame by frame of the drives
-through a good camera: the earlier frames of the window in another order, and each twice as old as it was.
+of the memory. Of a policy that decides between frames, which are black to it, --manners also has ``wiped, held``,
+every decision on a frame that has come the first of its memory, and ``released``, nothing in between. CarRacing's
+tracks are judged by their returns, random roads at 25 mph by autonomy and the mean distance from the middle (m).
+Beside them stands what the decisions make of order and time, frame by frame of the drives through a good camera: the
+earlier frames of the window in another order, and each twice as old as it was.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ class Held(DriverWrapper):
     def reset(self, env: DrivingEnv) -> None:
         super().reset(env)
         # Until the first frame that is not black: nothing, which is the first of CarRacing's choices.
-        self._action = env.action_of(0) if env.actions else Action(0.0, 0.0, 0.0)
+        self._action = self.nothing = env.action_of(0) if env.actions else Action(0.0, 0.0, 0.0)
 
     def act(self, frame: Frame, info: Info) -> Action:
         if frame.any():
@@ -68,10 +70,19 @@ class Held(DriverWrapper):
         return self._action
 
 
+class Released(Held):
+    """Does nothing over a black frame, which the policy never gets."""
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        return super().act(frame, info) if frame.any() else self.nothing
+
+
 MANNERS: dict[str, tuple[str, ...]] = {
     "as it is": (),
     "wiped": ("policy_memory:Wiped",),
     "held": ("policy_memory:Held",),
+    "wiped, held": ("policy_memory:Wiped", "policy_memory:Held"),
+    "released": ("policy_memory:Released",),
 }
 
 
@@ -158,7 +169,7 @@ def main() -> None:
     parser.add_argument("--sim", choices=tuple(USUAL), default="carracing")
     parser.add_argument("--episodes", type=int, default=100)
     parser.add_argument("--seed", type=int)
-    parser.add_argument("--manners", nargs="+", choices=tuple(MANNERS), default=tuple(MANNERS))
+    parser.add_argument("--manners", nargs="+", choices=tuple(MANNERS), default=tuple(MANNERS)[:3])
     parser.add_argument("--blackout", type=float, default=0.0)
     parser.add_argument("--rate", type=float, nargs=2)
     parser.add_argument("--driven", type=Path, help="result of nacdrive eval, in the place of driving it as it is")
@@ -173,7 +184,7 @@ def main() -> None:
     seeds = range(first, first + given.episodes)
     result: dict[str, Any] = {"model": given.model.name, "camera": str(camera), **run_record(vars(given)), "drives": {}}
     for manner in given.manners:
-        if manner == "held" and not given.blackout:
+        if manner == "held" and not given.blackout and not policy.config.between_frames:
             continue
         drive = replace(usual, camera=camera, around=MANNERS[manner])
         is_driven = given.driven is not None and manner == "as it is"

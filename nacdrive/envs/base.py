@@ -53,6 +53,8 @@ class Info(TypedDict, total=False):
     """The frame as it came, where it came as a JPEG."""
     frame_t_s: float
     """When the frame that is shown was taken, where ``NoisyCamera`` loses frames or brings them late."""
+    between_frames: bool
+    """Whether no frame has come since the decision before, so that a black one stands for it."""
     clean_frame: Frame
     """The frame as it was taken, where ``NoisyCamera`` has made it worse."""
     expert_action: Action

@@ -222,6 +222,8 @@ class NoisyCamera(DrivingWrapper):
 
     def _seen(self, frame: Frame, info: Any) -> tuple[Frame, Any]:
         self.t_s = float(info.get("t_s", 0.0))
-        seen = np.zeros_like(frame) if self._until_frame else self.camera(frame, self.t_s)
+        if self._until_frame:
+            return np.zeros_like(frame), {**info, "clean_frame": frame, "between_frames": True}
+        seen = self.camera(frame, self.t_s)
         taken = {"frame_t_s": self.camera.taken_s} if self.camera.disturbance.irregular else {}
         return seen, {**info, "clean_frame": frame, **taken}

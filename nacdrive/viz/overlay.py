@@ -54,6 +54,7 @@ class FrameOverlay:
     def __init__(self, title: str, caption: str = "", actions: Sequence[str] = ()) -> None:
         self.title, self.caption, self.actions = title, caption, tuple(actions)
         self._returns: list[float] = []
+        self._shown: Image.Image | None = None
         self._event, self._event_until = "", 0.0
 
     def paint(self, tick: Tick) -> bytes:
@@ -66,8 +67,9 @@ class FrameOverlay:
         rows, columns = tick.frame.shape[:2]
         scale = HEIGHT / max(rows, columns)
         size = (round(columns * scale), round(rows * scale))
-        enlarged = cv2.resize(tick.frame, size, interpolation=cv2.INTER_NEAREST)
-        canvas.paste(Image.fromarray(enlarged), ((HEIGHT - size[0]) // 2, (HEIGHT - size[1]) // 2))
+        if self._shown is None or not tick.info.get("between_frames"):
+            self._shown = Image.fromarray(cv2.resize(tick.frame, size, interpolation=cv2.INTER_NEAREST))
+        canvas.paste(self._shown, ((HEIGHT - size[0]) // 2, (HEIGHT - size[1]) // 2))
         draw = ImageDraw.Draw(canvas)
         self._heading(draw, tick)
         self._steering(draw, tick, 150)

@@ -28,7 +28,7 @@ Row = tuple[float | int | None, ...]
 
 @dataclass(frozen=True)
 class ShownTick:
-    """A Tick whose frame is shown: the newest that was decided on."""
+    """A Tick whose frame is shown: the newest that came and was decided on."""
 
     seq: int
     row: Row
@@ -124,7 +124,7 @@ class Lane:
         self.rows.append(numbers)
         if self._most_rows is not None and len(self.rows) > self._most_rows:
             del self.rows[: self._most_rows // 2 : 2]
-        if not tick.held or self.shown is None:
+        if self.shown is None or not (tick.held or tick.info.get("between_frames")):
             self.shown = ShownTick(self.seq, numbers, tick)
         self._clock_now = clock_s
         for text in tick.events:

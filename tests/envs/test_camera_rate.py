@@ -58,6 +58,7 @@ class Asked(Driver):
 
     def act(self, frame: np.ndarray, info: Any) -> Action:
         self.times.append(info["t_s"])
+        assert info.get("between_frames", False) is not bool(frame.any()) and info["clean_frame"].any()
         self.blank.append(not frame.any())
         return Action(0.0, 1.0, 0.0, 3)
 

@@ -40,6 +40,12 @@ def tick(step: int, done: bool = False, **more: object) -> Tick:
     return Tick(0, 4_000_000, step, 0.08 * step, frame, to_action(1, logits), done=done, **more)  # type: ignore[arg-type]
 
 
+def test_the_last_picture_stays_where_a_decision_was_made_before_the_next_one_came() -> None:
+    painter, left = FrameOverlay("t"), np.s_[HEIGHT // 4 : HEIGHT // 2, : HEIGHT // 2]
+    seen = [picture(painter, tick(k, info=info))[left] for k, info in enumerate(({}, {"between_frames": True}, {}))]
+    assert np.array_equal(seen[0], seen[1]) and not np.array_equal(seen[1], seen[2])
+
+
 def test_a_video_holds_every_decision_and_lingers_at_the_end(tmp_path: Path) -> None:
     target = tmp_path / "deep" / "a.mp4"
     with video(target, "title", 12.5) as film:

@@ -18,7 +18,7 @@ from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.web import DriveResult, LiveServer
 from nacdrive.web.protocol import pack
-from nacdrive.web.stream import COLUMNS, HISTORY_ROWS, Seen, StreamState, columns, sureness
+from nacdrive.web.stream import COLUMNS, HISTORY_ROWS, Lane, Seen, StreamState, columns, sureness
 from nacdrive.web.stream_socket import Encoder
 from tests.helpers.ports import lasting_port
 from tests.helpers.ticks import CHOICES, make_tick
@@ -235,6 +235,15 @@ def test_a_held_decision_gives_numbers_but_neither_a_frame_nor_a_decision_time(s
     assert [row["decision_ms"] for row in rows] == [4.5, None]
     assert [row["held"] for row in rows] == [0, 1]
     assert shown == [0]
+
+
+def test_the_last_frame_stays_on_the_page_where_a_decision_was_made_before_the_next_one_came() -> None:
+    lane = Lane()
+    lane.add(make_tick(0))
+    lane.add(make_tick(1, frame=np.zeros((96, 96, 3), np.uint8), info={"between_frames": True}))
+    assert len(lane.rows) == 2 and lane.shown is not None and lane.shown.tick.step == 0
+    lane.add(make_tick(2))
+    assert lane.shown.tick.step == 2
 
 
 @pytest.mark.parametrize(("shape", "kind"), [((96, 96, 3), "png"), ((160, 320, 3), "jpeg")])
