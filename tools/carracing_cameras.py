@@ -40,11 +40,11 @@ CAMERAS = {
 USUAL = {"renderer": "fast"}
 STARTS, LED_OFF = "bad starts", "led off, to the "
 VALIDATION = range(3_999_000, 3_999_016), range(3_998_200, 3_998_216)
-TESTS = [range(first, first + 100) for first in (2_000_000, 2_001_000, 2_002_000, 2_003_000, 2_004_000, 2_005_000)]
-"""The first tracks, and those of --tests 2 to 6, for what was taught after the ones before had been looked at."""
-BEGINS = [range(first, first + 24) for first in (4_000_200, 4_001_200, 4_002_200, 4_003_200, 4_004_200, 4_005_200)]
+TESTS = [range(first, first + 100) for first in range(2_000_000, 2_007_000, 1000)]
+"""The first tracks, and those of --tests 2 to 7, for what was taught after the ones before had been looked at."""
+BEGINS = [range(first, first + 24) for first in range(4_000_200, 4_007_200, 1000)]
 """Tracks on which the car begins at rest beside the road, and has 600 frames."""
-LED = [range(first, first + 8) for first in (3_999_020, 3_999_120, 3_999_220, 3_999_320, 3_999_420, 3_999_520)]
+LED = [range(first, first + 8) for first in range(3_999_020, 3_999_720, 100)]
 """Tracks on which a car is led off the road."""
 WON = 0.05
 """Share of the lap from which on a car has left the place where it stood."""
