@@ -50,8 +50,6 @@ class PolicyConfig(NetworkConfig):
     """Frames of the simulator per decision that the policy was trained at."""
     gap_s: float = 0.08
     """Typical time between two decisions, in seconds."""
-    between_frames: bool = False
-    """Whether it decides at its own pace, too, where frames come more slowly: in between from a black one."""
     height: int = 96
     width: int = 96
     masked_rows: tuple[int, int] | None = None
@@ -82,6 +80,8 @@ class PolicyConfig(NetworkConfig):
     """Whether a policy without ``actions`` also gives throttle minus brake; if not, its speed is held by others."""
     upright: bool = False
     """Turn each picture upright first, as that of the Udacity simulator's camera (``common.camera_mount``)."""
+    between_frames: bool = False
+    """Whether it decides at its own pace, too, where frames come more slowly: in between from a black one."""
 
     @property
     def continuous(self) -> bool:
