@@ -5,11 +5,11 @@
 
 Each track is driven three times through the same camera: as it is; ``wiped``, every decision the first of its memory;
 and ``held``, by the rule that needs no learning: where a frame is black the last action holds, and the frame stays out
-of the memory. Of a policy that decides between frames, which are black to it, --manners also has ``wiped, held``,
-every decision on a frame that has come the first of its memory, and ``released``, nothing in between. CarRacing's
-tracks are judged by their returns, random roads at 25 mph by autonomy and the mean distance from the middle (m).
-Beside them stands what the decisions make of order and time, frame by frame of the drives through a good camera: the
-earlier frames of the window in another order, and each twice as old as it was.
+of the memory. Of a policy that decides between frames, from black ones, ``wiped, held`` stands for ``wiped`` with
+--rate, every decision on a frame that has come the first of its memory; ``released`` does nothing over black frames.
+CarRacing's tracks are judged by their returns, random roads at 25 mph by autonomy and the mean distance from the
+middle (m). Beside them stands what the decisions make of order and time, frame by frame of the drives through a good
+camera: the earlier frames of the window in another order, and each twice as old as it was.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def main() -> None:
     parser.add_argument("--sim", choices=tuple(USUAL), default="carracing")
     parser.add_argument("--episodes", type=int, default=100)
     parser.add_argument("--seed", type=int)
-    parser.add_argument("--manners", nargs="+", choices=tuple(MANNERS), default=tuple(MANNERS)[:3])
+    parser.add_argument("--manners", nargs="+", choices=tuple(MANNERS), help="usually the first three")
     parser.add_argument("--blackout", type=float, default=0.0)
     parser.add_argument("--rate", type=float, nargs=2)
     parser.add_argument("--driven", type=Path, help="result of nacdrive eval, in the place of driving it as it is")
@@ -183,8 +183,9 @@ def main() -> None:
     first = first if given.seed is None else given.seed
     seeds = range(first, first + given.episodes)
     result: dict[str, Any] = {"model": given.model.name, "camera": str(camera), **run_record(vars(given)), "drives": {}}
-    for manner in given.manners:
-        if manner == "held" and not given.blackout and not policy.config.between_frames:
+    is_between = policy.config.between_frames and given.rate is not None
+    for manner in given.manners or ("as it is", "wiped, held" if is_between else "wiped", "held"):
+        if manner == "held" and not given.blackout and not is_between:
             continue
         drive = replace(usual, camera=camera, around=MANNERS[manner])
         is_driven = given.driven is not None and manner == "as it is"

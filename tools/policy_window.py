@@ -18,19 +18,24 @@ from pathlib import Path
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import refuse_existing
 from nacdrive.models import Policy, load_policy, save_policy
+from nacdrive.models.presets import MEMORYLESS
 
 
 def with_all_keys(policy: Policy, window: int | None = None, *, between_frames: bool = False) -> Policy:
     """``policy``, deciding by its newest ``window`` frames (all of them if not given) and by every one of their keys;
     ``between_frames``, too, if it does or is to.
 
-    ``UserError`` where it was taught with fewer frames.
+    ``UserError`` where it was taught with fewer frames, or has no memory to decide from between them.
     """
     config, options = policy.config, dict(policy.config.options)
     taught_with = {"window": config.window, "topk": options.pop("topk", None)}
     config = replace(config, between_frames=between_frames or config.between_frames)
     if window is not None and not 1 <= window <= config.window:
         raise UserError(f"the policy has a window of {config.window} frames: give --window from 1 to {config.window}.")
+    if between_frames and (config.window == 1 or config.model == MEMORYLESS):
+        raise UserError(
+            f"{policy.name} remembers nothing, and cannot decide between frames: leave --between-frames out."
+        )
     shorter = Policy.new(replace(config, window=window or config.window, options=options), policy.name)
     shorter.network.load_state_dict(policy.network.state_dict())
     shorter.meta = {"taught_with": taught_with} | policy.meta

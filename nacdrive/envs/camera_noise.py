@@ -191,7 +191,7 @@ class NoisyCamera(DrivingWrapper):
         self._between = between_frames
         check_rate(noise, self.name, None if self._usual is None or self.realtime else self._usual / self.step_s)
         self.t_s = 0.0
-        """When the newest frame was taken, in simulated seconds."""
+        """When the newest frame was taken, or last waited for, in simulated seconds."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, Any]:
         self.camera.reset(seed)

@@ -22,6 +22,7 @@ from nacdrive.drivers import load_expert
 from nacdrive.layers import check_name
 from nacdrive.models import Policy, PolicyConfig, load_policy, save_policy
 from nacdrive.models.files import check_device
+from nacdrive.models.presets import MEMORYLESS
 from nacdrive.models.speed_prediction import SpeedPrediction
 from nacdrive.rollout.dagger import DaggerRound, check_kind, check_pace, collect
 from nacdrive.rollout.drive import Drive
@@ -148,8 +149,8 @@ def read_data(
     longest = max(map(len, (*train, *valid)), default=0)
     if first is None and window > max(longest, form.window):
         raise UserError(f"--window is {window}, and the longest episode has {longest} decisions: give less.")
-    if config.between_frames and window == 1:
-        raise UserError("--between-frames is for a policy that remembers, and --window is 1: leave one of them out.")
+    if config.between_frames and (window == 1 or form.layer == MEMORYLESS):
+        raise UserError(f"--between-frames needs a memory, not --model {MEMORYLESS} or --window 1: leave it out.")
     more = {"between_frames": config.between_frames, "options": form.options, **form.sizes}
     new = task.policy_config(form.layer, window, train, config.instruments, **more)
     for name in ("continuous", "pedal", "height", "width"):

@@ -10,6 +10,7 @@ import pytest
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.common.options import Options
+from nacdrive.common.paths import shipped
 from nacdrive.drivers.base import Driver, Needs
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.camera_noise import Camera, CameraNoise, NoisyCamera
@@ -82,6 +83,14 @@ def test_who_decides_between_frames_is_asked_at_the_usual_pace_with_black_frames
     # Of a decision in between, the next is never earlier than the usual pace or the next frame.
     for k in np.flatnonzero(blank):
         assert times[k] - times[k - 1] == pytest.approx(0.08)
+
+
+@pytest.mark.parametrize(("name", "decides"), [("nac_steady", True), ("nac_steady_continuous", False)])
+def test_of_the_shipped_policies_those_decide_between_frames_whose_config_says_so(name: str, decides: bool) -> None:
+    model, slow = shipped("agents") / "carracing" / f"{name}.pt", CameraNoise(rate=(5, 5))
+    drive = Drive(model=model, options={"renderer": "fast", "max_frames": 60}, camera=slow)
+    with drive.open(1) as opened:
+        assert {bool(tick.info.get("between_frames")) for tick in opened} == ({False, True} if decides else {False})
 
 
 def test_deciding_between_frames_changes_nothing_where_they_come_at_the_usual_pace_or_faster_or_are_lost() -> None:

@@ -88,7 +88,11 @@ def test_a_training_leaves_a_policy_that_drives_and_says_how_it_was_made(whole: 
             {"first": "nac_exact.pt", "model": "nac-exact", "window": None, "between_frames": True},
             r"--between-frames is True, and .* has False: leave it out",
         ),
-        ({"window": 1, "between_frames": True}, "--between-frames is for a policy that remembers, and --window is 1"),
+        ({"window": 1, "between_frames": True}, "--between-frames needs a memory, not --model dense or --window 1"),
+        (
+            {"model": "dense", "window": None, "between_frames": True},
+            "needs a memory, not --model dense or --window 1: leave it out",
+        ),
     ],
 )
 def test_a_network_that_cannot_be_or_that_the_first_policy_is_not_is_refused_before_the_work(
