@@ -28,11 +28,13 @@ COLUMNS: dict[str, type[np.generic]] = {
 """Columns of one number a frame, and their types. ``expert_logits`` [frames, choices] comes beside them."""
 PLACES = ("x_m", "y_m", "heading_rad", "progress")
 """Columns of where the car was, which an episode has if its environment said so: float32, NaN where unknown."""
+SEEN = (*PLACES, "frame_t_s", "between_frames")
+"""Columns of what the environment said with a frame; a Tick has them under the same names."""
 LABELS = ("expert_steering", "expert_pedal")
 """Columns of what a continuous expert would do, which an episode has where that is not what was driven: float32."""
 SIDES = ("left", "right")
 """Cameras beside the one that ``frames`` are from."""
-OPTIONAL = dict.fromkeys((*LABELS, "expert_logits", *PLACES), np.float32) | {"frame_t_s": np.float64}
+OPTIONAL = dict.fromkeys((*LABELS, "expert_logits", *PLACES, "between_frames"), np.float32) | {"frame_t_s": np.float64}
 """Columns of numbers that not every episode has, and their types."""
 
 
@@ -92,6 +94,8 @@ class Episode:
     """[N] laps driven, as a fraction (of CarRacing: the share of the tiles)."""
     frame_t_s: NDArray[np.floating] | None = None
     """[N] time at which each frame was taken, where some were lost or late; NaN or None where that is ``t_s``."""
+    between_frames: NDArray[np.float32] | None = None
+    """[N] 1 where no frame had come and the policy decided from a black one; NaN or None where not."""
 
     def __post_init__(self) -> None:
         for name, kind in COLUMNS.items():

@@ -39,6 +39,7 @@ OPTIONAL_UNITS = {
     "heading_rad": "radians counter-clockwise from east, NaN where unknown",
     "progress": "laps driven, as a fraction; of CarRacing the share of the tiles",
     "frame_t_s": "seconds since the episode began when the frame was taken, where frames were lost or late",
+    "between_frames": "1 where no frame had come and the policy decided from a black one, NaN where not",
 }
 """Of those that most recordings lack."""
 

@@ -45,6 +45,8 @@ class Tick:
     """Laps driven, as a fraction (of CarRacing: the share of the tiles); None where the world does not say."""
     frame_t_s: float | None = None
     """When the frame that was seen was taken, where frames are lost or late; None where that is ``t_s``."""
+    between_frames: bool | None = None
+    """Whether no frame had come and the policy decided from a black one."""
     decision_ms: float = 0.0
     """Wall-clock time that the policy took to decide, in milliseconds."""
     budget_ms: float | None = None

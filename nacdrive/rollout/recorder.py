@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.action import KEYBOARD, Action
-from nacdrive.datasets.episode import OPTIONAL, PLACES, SIDES, Episode
+from nacdrive.datasets.episode import OPTIONAL, SEEN, SIDES, Episode
 from nacdrive.datasets.images import encode_jpeg, encode_png
 from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.drivers.tick import Tick
 
-SEEN = (*PLACES, "frame_t_s")
 CONTROLS = ("steering", "throttle", "brake")
 ENCODERS: dict[str, Callable[[NDArray[np.uint8]], bytes]] = {"png": encode_png, "jpeg": encode_jpeg}
 Label = Callable[[Tick], Action | None]

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nacdrive.datasets.episode import PLACES
+from nacdrive.datasets.episode import SEEN
 from nacdrive.drivers.base import Driver, DriverLike, Saliency, as_driver
 from nacdrive.drivers.human import RestartEpisode
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 
-SEEN = ("speed_mps", "lane_offset_m", "frame_t_s", *PLACES)
+OF_INFO = ("speed_mps", "lane_offset_m", *SEEN)
 """Of ``Info``, what a Tick has under the same names."""
 
 
@@ -140,7 +140,7 @@ def rollout(
                 action=action,
                 reward=float(reward),
                 episode_return=total,
-                **{name: info.get(name) for name in SEEN},
+                **{name: info.get(name) for name in OF_INFO},
                 decision_ms=decision_ms,
                 # A simulator that has gone leaves no time between its last two pictures.
                 budget_ms=(next_t_s - t_s) * 1e3 or None,

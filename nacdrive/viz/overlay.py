@@ -67,7 +67,7 @@ class FrameOverlay:
         rows, columns = tick.frame.shape[:2]
         scale = HEIGHT / max(rows, columns)
         size = (round(columns * scale), round(rows * scale))
-        if self._shown is None or not tick.info.get("between_frames"):
+        if self._shown is None or not tick.between_frames:
             self._shown = Image.fromarray(cv2.resize(tick.frame, size, interpolation=cv2.INTER_NEAREST))
         canvas.paste(self._shown, ((HEIGHT - size[0]) // 2, (HEIGHT - size[1]) // 2))
         draw = ImageDraw.Draw(canvas)

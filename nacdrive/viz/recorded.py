@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nacdrive.common.action import KEYBOARD, Action
-from nacdrive.datasets.episode import Episode
+from nacdrive.datasets.episode import SEEN, Episode
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.registry import spec_of_source
 
@@ -35,7 +35,7 @@ def replayed(episode: Episode, number: int, decide: Callable[[int], tuple[Action
     usual = float(np.median(gaps)) if len(gaps) else 0.08
     total = 0.0
     frames, is_new = episode.decoded(), episode.is_new
-    seen = episode.places if episode.frame_t_s is None else episode.places | {"frame_t_s": episode.frame_t_s}
+    seen = {name: column for name, column in episode.optional.items() if name in SEEN}
     last = len(episode) - 1
 
     def where(i: int) -> dict[str, Any]:

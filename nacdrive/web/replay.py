@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,12 @@ def add_replay(app: Flask, cache: EpisodeCache, cards: Sequence[Card]) -> None:
     def chunk(run: int, episode: int) -> Response:
         first = request.args.get("from", 0, int)
         count = min(request.args.get("count", 1, int), LARGEST_CHUNK)
-        chosen = list(enumerate(ticks(run, episode)))[max(0, first) : max(0, first) + count]
-        body = b"".join(message({"step": i}, [pack(tick, i + 1)]) for i, tick in chosen)
+        seen, frame, body = ticks(run, episode), None, b""
+        for i, tick in enumerate(seen[: max(0, first) + count]):
+            # Nothing is seen between frames: the one before is shown.
+            frame = tick.frame if frame is None or not tick.between_frames else frame
+            if i >= first:
+                body += message({"step": i}, [pack(replace(tick, frame=frame), i + 1)])
         return Response(body, content_type="application/octet-stream")
 
     @app.get("/replay/<int:run>/<int:episode>/why/<int:step>")

@@ -124,7 +124,7 @@ class Lane:
         self.rows.append(numbers)
         if self._most_rows is not None and len(self.rows) > self._most_rows:
             del self.rows[: self._most_rows // 2 : 2]
-        if self.shown is None or not (tick.held or tick.info.get("between_frames")):
+        if self.shown is None or not (tick.held or tick.between_frames):
             self.shown = ShownTick(self.seq, numbers, tick)
         self._clock_now = clock_s
         for text in tick.events:

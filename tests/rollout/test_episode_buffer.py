@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from nacdrive.common.action import Action
+from nacdrive.datasets.episode_file import from_parquet, to_parquet
 from nacdrive.rollout.recorder import EpisodeBuffer, executed_action, expert_action
+from nacdrive.viz.recorded import recorded_ticks
 from tests.helpers.ticks import make_tick
 
 LEFT, GAS = Action(-0.5, 0.0, 0.0, choice=2), Action(0.0, 1.0, 0.0, choice=3)
@@ -42,6 +44,13 @@ def test_when_a_frame_was_taken_is_kept_where_the_camera_says_so() -> None:
     assert episode.frame_t_s is not None
     np.testing.assert_array_equal(episode.frame_t_s, [0.0, np.nan, 1 / 3])
     assert buffer_of([{}, {}]).episode(source="s", driver="d", meta={}).frame_t_s is None
+
+
+def test_what_was_decided_between_frames_is_kept_and_replayed() -> None:
+    episode = buffer_of([{}, {"between_frames": True}, {}]).episode(source="carracing", driver="d", meta={})
+    episode = from_parquet(to_parquet(episode))
+    assert [bool(tick.between_frames) for tick in recorded_ticks(episode)] == [False, True, False]
+    assert buffer_of([{}, {}]).episode(source="s", driver="d", meta={}).between_frames is None
 
 
 def test_a_continuous_experts_pedals_are_kept_where_they_are_others_than_those_that_were_driven() -> None:

@@ -42,7 +42,7 @@ def tick(step: int, done: bool = False, **more: object) -> Tick:
 
 def test_the_last_picture_stays_where_a_decision_was_made_before_the_next_one_came() -> None:
     painter, left = FrameOverlay("t"), np.s_[HEIGHT // 4 : HEIGHT // 2, : HEIGHT // 2]
-    seen = [picture(painter, tick(k, info=info))[left] for k, info in enumerate(({}, {"between_frames": True}, {}))]
+    seen = [picture(painter, tick(k, between_frames=k == 1))[left] for k in range(3)]
     assert np.array_equal(seen[0], seen[1]) and not np.array_equal(seen[1], seen[2])
 
 

@@ -19,6 +19,7 @@ from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.images import encode_png
 from nacdrive.viz.recorded import recorded_ticks
 from nacdrive.web.episode_cache import EpisodeCache, EpisodeLabel, ReplaySource
+from nacdrive.web.protocol import encode_frame
 from nacdrive.web.replay import ReplayServer, film
 from nacdrive.web.stream import Lane
 from tests.helpers.ports import lasting_port
@@ -119,6 +120,19 @@ def test_what_is_not_there_is_404(replay: ReplayServer, path: str) -> None:
 def test_a_chunk_past_the_end_is_empty_and_a_huge_one_is_cut(replay: ReplayServer) -> None:
     assert get(replay.url + "replay/0/0/ticks?from=999&count=5") == b""
     assert len(get(replay.url + "replay/0/0/ticks?from=-5&count=100000")) > 1000
+
+
+@pytest.mark.parametrize("first", [0, 2])
+def test_the_last_frame_stays_where_a_decision_was_made_before_the_next_one_came(first: int) -> None:
+    black = np.zeros((96, 96, 3), np.uint8)
+    ticks = [make_tick(k, **({"between_frames": True, "frame": black} if k in (2, 3) else {})) for k in range(5)]
+    run = ReplaySource("x", [EpisodeLabel(0, 5, 0.0, "ppo")], lambda i: ticks)
+    with ReplayServer(EpisodeCache([run]), port=0) as server:
+        body = get(f"{server.url}replay/0/0/ticks?from={first}")
+        body += get(f"{server.url}replay/0/0/ticks?from={first + 1}&count=4")
+    shown = [encode_frame(road(k))[1] for k in (0, 1, 1, 1, 4)]
+    assert [body.count(image) for image in (shown[1], encode_frame(black)[1])] == [3 if first == 0 else 2, 0]
+    assert body.count(shown[4]) == 1
 
 
 def test_few_episodes_are_kept_in_memory() -> None:

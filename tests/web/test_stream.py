@@ -240,7 +240,7 @@ def test_a_held_decision_gives_numbers_but_neither_a_frame_nor_a_decision_time(s
 def test_the_last_frame_stays_on_the_page_where_a_decision_was_made_before_the_next_one_came() -> None:
     lane = Lane()
     lane.add(make_tick(0))
-    lane.add(make_tick(1, frame=np.zeros((96, 96, 3), np.uint8), info={"between_frames": True}))
+    lane.add(make_tick(1, frame=np.zeros((96, 96, 3), np.uint8), between_frames=True))
     assert len(lane.rows) == 2 and lane.shown is not None and lane.shown.tick.step == 0
     lane.add(make_tick(2))
     assert lane.shown.tick.step == 2

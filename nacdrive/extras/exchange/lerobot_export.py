@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from nacdrive.common.errors import UserError, quoted
 from nacdrive.common.files import write_json
-from nacdrive.datasets.episode import COLUMNS, PLACES, SIDES, Episode
+from nacdrive.datasets.episode import COLUMNS, PLACES, SEEN, SIDES, Episode
 from nacdrive.datasets.episode import OPTIONAL as KINDS
 from nacdrive.datasets.episode_file import image_column, list_column
 from nacdrive.datasets.images import decode_image, image_header
@@ -56,7 +56,7 @@ PLAIN = {"choice": "choice", "expert_choice": "expert.choice", "reward": "next.r
 what LeRobot's policies put out and take in."""
 LABEL, LOGITS = "expert.steering", "expert.logits"
 INDICES = ("frame_index", "episode_index", "index", "task_index")
-NUMBERS = {"expert_pedal": "expert.pedal", **{name: f"place.{name}" for name in PLACES}, "frame_t_s": "frame_t_s"}
+NUMBERS = {"expert_pedal": "expert.pedal"} | {name: f"place.{name}" if name in PLACES else name for name in SEEN}
 """Columns of numbers that are NaN where an episode has none, and their names there."""
 OPTIONAL = {"expert_steering": LABEL, "expert_logits": LOGITS, **{side: CAMERAS[side] for side in SIDES}, **NUMBERS}
 """Columns that not every episode has, and their names there."""
