@@ -31,7 +31,7 @@ def short_drives(monkeypatch: pytest.MonkeyPatch) -> None:
 def options_of(name: str, **more: object) -> rl.Options:
     usual = dict(
         out=Path("unused"), iterations=4, episodes=1, epochs=4, warm=0, temperature=0.5, learning_rate=1e-3,
-        cameras=(), seed=0, workers=0,
+        cameras=(), seed=0, workers=0, whole_lap=False,
     )  # fmt: skip
     return rl.Options(policy=Path(name), **{**usual, **more})  # type: ignore[arg-type]
 
@@ -53,7 +53,7 @@ def test_a_minibatch_finds_actions_as_probable_as_the_policy_that_drove(name: st
     chunks = rl.cut([(drive, np.ones(len(drive.t), np.float32)) for drive in drives], learner.network.config.window)
     assert len(chunks.t) > 3 and chunks.counts.sum() == sum(len(drive.t) for drive in drives)
     with torch.no_grad():
-        loss, kl = rl.policy_loss(learner.network, chunks, 0.5)
+        loss, kl = rl.policy_loss(learner.network, chunks, 0.5, learner.training.action_std)
     assert float(loss) == pytest.approx(-1.0, abs=1e-3)
     assert kl < 1e-6
 
@@ -82,7 +82,7 @@ def test_what_turned_out_well_is_done_more_often(monkeypatch: pytest.MonkeyPatch
     assert learner.learn(drives) > 1e-4
     chunks = rl.cut([(drives[0], np.zeros(len(gas), np.float32))], learner.network.config.window)
     with torch.no_grad():
-        new = rl.log_probs(rl.decide(learner.network, chunks), chunks.actions, 0.5, "carracing")
+        new = rl.log_probs(rl.decide(learner.network, chunks), chunks.actions, 0.5, ())
     change = ((new - chunks.log_probs) * chunks.counts)[chunks.counts > 0].numpy()
     assert change[gas].mean() > 0 > change[~gas].mean()
     assert all(
@@ -105,6 +105,22 @@ def test_on_the_udacity_track_metres_from_the_middle_cost_but_where_a_car_is_pas
         assert world.reward(tick) == pytest.approx(points)
     assert world.last_reward(tick) == -sampled_drives.LOST_COST
     assert world.last_reward(SimpleNamespace(next_info={"t_s": sampled_drives.SECONDS})) == 0
+
+
+def test_a_whole_lap_rewards_what_it_returns_beside_what_a_usual_one_does() -> None:
+    learner = rl.Learner(load_policy("nac_steady_continuous.pt").network, options_of("-", whole_lap=True))
+    assert learner.training is sampled_drives.LAPS["carracing"]
+    road = [(0.0, 0.0, 7.0 * k, 0.0) for k in range(100)]
+    inner = SimpleNamespace(track=road, tile_visited_count=0, road=[SimpleNamespace(road_visited=True)] * 100)
+    world, points = sampled_drives.CarRacingLap(inner, "good"), 0.0
+    for tiles in (10, 10, 50):
+        inner.tile_visited_count, gained = tiles, tiles - inner.tile_visited_count
+        points += world.reward(SimpleNamespace(reward=10.0 * gained - 5.0))
+    lost = points + world.last_reward(None)
+    inner.tile_visited_count = 100
+    whole = points + world.reward(SimpleNamespace(reward=500.0 - 5.0)) + world.last_reward(None)
+    usual = 1000 - sampled_drives.LAP_POINTS
+    assert whole == pytest.approx(1000 - 20 - usual) and lost == pytest.approx(500 - 15 - usual)
 
 
 def test_where_the_car_is_led_off_the_road_nothing_is_learnt() -> None:
@@ -148,6 +164,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(tmp_path: Path, monkeyp
         (["nac_steady.pt", "--cameras", "0.5", "0.5"], "give 6 numbers from 0"),
         (["nac_steady.pt", "--episodes", "0"], "--episodes is 0: give 1 or more"),
         (["nac_steady.pt", "--temperature", "0"], "above 0"),
+        ([UDACITY, "--whole-lap"], "is of udacity: give one of carracing."),
         (["nac_steady.pt", "--seed", "14"], "of the seeds 0 to 13"),
     ],
 )

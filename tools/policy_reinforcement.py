@@ -41,7 +41,7 @@ from nacdrive.training.log import MetricsLog
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tools.sampled_drives import GAP_S, TRAINING_DRIVES, Sampler, TrainingDrives, Trajectory, log_probs
+from tools.sampled_drives import GAP_S, LAPS, TRAINING_DRIVES, Sampler, TrainingDrives, Trajectory, log_probs
 
 FIRST_TRACK, TRACKS_PER_SEED = 3_700_000, 20_000
 """Of those to learn from (``nacdrive.envs.seeds``), in the part that DAgger of seeds 8 to 19 would drive."""
@@ -120,9 +120,11 @@ def decide(network: DrivingNetwork, chunks: Chunks) -> Tensor:
     return network.decide(features, chunks.t, chunks.padding)[:, -CHUNK:]
 
 
-def policy_loss(network: DrivingNetwork, chunks: Chunks, temperature: float) -> tuple[Tensor, float]:
+def policy_loss(
+    network: DrivingNetwork, chunks: Chunks, temperature: float, std: tuple[float, ...]
+) -> tuple[Tensor, float]:
     """The clipped surrogate, and an estimate of the KL divergence from the policy that drove."""
-    log_ratio = log_probs(decide(network, chunks), chunks.actions, temperature, network.config.task) - chunks.log_probs
+    log_ratio = log_probs(decide(network, chunks), chunks.actions, temperature, std) - chunks.log_probs
     ratio, count = log_ratio.exp(), chunks.counts.sum().clamp(min=1)
     gain = torch.minimum(ratio * chunks.advantages, ratio.clamp(1 - CLIP, 1 + CLIP) * chunks.advantages)
     kl = ((ratio - 1 - log_ratio) * chunks.counts).sum() / count
@@ -144,6 +146,7 @@ class Options:
     cameras: tuple[float, ...]
     seed: int
     workers: int
+    whole_lap: bool
 
     def __post_init__(self) -> None:
         for name in ("iterations", "episodes", "epochs"):
@@ -184,7 +187,7 @@ class Learner:
     def __init__(self, network: DrivingNetwork, options: Options) -> None:
         torch.manual_seed(options.seed)
         self.network, self.options, self.iteration = network, options, 0
-        self.training = TRAINING_DRIVES[network.config.task]
+        self.training = (LAPS if options.whole_lap else TRAINING_DRIVES)[network.config.task]
         self.random = torch.Generator().manual_seed(options.seed)
         self.average = copy.deepcopy(network)
         network.vision.requires_grad_(False)
@@ -236,7 +239,7 @@ class Learner:
         """One epoch; the mean KL divergence of its minibatches."""
         gone = []
         for some in torch.randperm(len(chunks.t), generator=self.random).split(BATCH):
-            loss, kl = policy_loss(self.network, chunks[some], self.options.temperature)
+            loss, kl = policy_loss(self.network, chunks[some], self.options.temperature, self.training.action_std)
             self.optimizer.zero_grad()
             loss.backward()
             # A step that is no number would be the policy's end.
@@ -267,7 +270,7 @@ def iterations(options: Options, learner: Learner) -> Iterator[dict[str, Any]]:
         began = time.perf_counter()
         # Arrays: a tensor is not sent to several processes at a time.
         weights = {name: value.numpy().copy() for name, value in learner.network.state_dict().items()}
-        sampler = options.policy, weights, options.temperature, options.seed
+        sampler = options.policy, weights, options.temperature, options.seed, options.whole_lap
         done = run_by_method(
             Sampler,
             sampler,
@@ -290,9 +293,9 @@ def iterations(options: Options, learner: Learner) -> Iterator[dict[str, Any]]:
 def reinforce(options: Options) -> None:
     """The whole run; ``UserError`` for a policy of another task, or a folder begun with other options."""
     policy, state = load_policy(options.policy), options.out / "last.ckpt"
-    if policy.config.task not in TRAINING_DRIVES:
-        raise UserError(f"{options.policy} is of {policy.config.task}: give one of {' or '.join(TRAINING_DRIVES)}.")
-    options = replace(options, cameras=tuple(options.shares(TRAINING_DRIVES[policy.config.task]).values()))
+    if policy.config.task not in (known := LAPS if options.whole_lap else TRAINING_DRIVES):
+        raise UserError(f"{options.policy} is of {policy.config.task}: give one of {' or '.join(known)}.")
+    options = replace(options, cameras=tuple(options.shares(known[policy.config.task]).values()))
     learner = Learner(policy.network, options)
     options.out.mkdir(parents=True, exist_ok=True)
     check_resumable(options.out, options, ("out", "workers"))
@@ -333,6 +336,8 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--cameras", type=float, nargs="+", default=(), help=shares)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2, help="processes that drive; 0: it is done here")
+    lap = "CarRacing: reward what a whole lap returns; steering and pedal vary less, too"
+    parser.add_argument("--whole-lap", action="store_true", help=lap)
     given = vars(parser.parse_args(words))
     try:
         options = Options(**{**given, "cameras": tuple(given["cameras"])})

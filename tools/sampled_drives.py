@@ -37,6 +37,8 @@ start."""
 MISSED_TILE = 20.0
 """Taken from CarRacing's reward for the first tile that no wheel has touched: the lap will not end before the frames
 do."""
+LAP_POINTS = 72.0
+"""What the frames of a usual lap cost in CarRacing."""
 AHEAD = np.array([2, 4, 7, 10, 14, 19, 25, 32])
 """Tiles ahead whose direction the critic reads."""
 SECONDS = 15.0
@@ -156,6 +158,21 @@ class CarRacingWorld(World):
     def episode_return(self, tick: Any, rewards: list[float]) -> float:
         """That of the environment."""
         return float(tick.episode_return)
+
+
+class CarRacingLap(CarRacingWorld):
+    """What a whole lap returns, and not a few seconds' tiles, which discounted make speed worth more than it is: a tile
+    brings no more than the frames cost that it usually takes, and who is lost pays for the tiles that are left.
+    """
+
+    progress = 0.0
+
+    def reward(self, tick: Any) -> float:
+        before, self.progress = self.progress, self.inner.tile_visited_count / len(self.road)
+        return super().reward(tick) - (1000.0 - LAP_POINTS) * (self.progress - before)
+
+    def last_reward(self, tick: Any) -> float:
+        return -(1000.0 - LAP_POINTS) * (1.0 - self.progress) * (self.progress < 0.95)
 
 
 class UdacityWorld(World):
@@ -278,14 +295,21 @@ class UdacityDrives(TrainingDrives):
         return 0.0
 
 
+class CarRacingLaps(CarRacingDrives):
+    return_scale, world, action_std = 20.0, CarRacingLap, (0.02, 0.07)
+
+
 TRAINING_DRIVES: dict[str, TrainingDrives] = {"carracing": CarRacingDrives(), "udacity": UdacityDrives()}
 """Of each task."""
+LAPS: dict[str, TrainingDrives] = {"carracing": CarRacingLaps()}
+"""Of each task where whole laps are rewarded."""
 
 
 class SamplingPolicy(Policy):
     """Samples its actions, and keeps in ``drive`` what they were made from."""
 
     temperature = 1.0
+    training: TrainingDrives
     drive: Trajectory
     rng: np.random.Generator
     world: World
@@ -302,7 +326,7 @@ class SamplingPolicy(Policy):
     def action(self, outputs: NDArray[np.float32]) -> Action:
         drawn: Any
         if self.config.continuous:
-            std = np.array(TRAINING_DRIVES[self.config.task].action_std, np.float32)
+            std = np.array(self.training.action_std, np.float32)
             drawn = meant = outputs + self.rng.standard_normal(len(std)).astype(np.float32) * std
         else:
             probs = torch.softmax(torch.from_numpy(outputs) / self.temperature, dim=0).double().numpy()
@@ -311,7 +335,7 @@ class SamplingPolicy(Policy):
         kept, made = self.drive, (torch.from_numpy(outputs), torch.tensor(drawn))
         kept.t.append(self._recent[-1][1])
         kept.actions.append(drawn)
-        kept.log_probs.append(float(log_probs(*made, self.temperature, self.config.task)))
+        kept.log_probs.append(float(log_probs(*made, self.temperature, self.training.action_std)))
         kept.states.append(self.world.read())
         return super().action(meant)
 
@@ -322,7 +346,7 @@ class SamplingDriver(PolicyDriver):
     def reset(self, env: DrivingEnv) -> None:
         super().reset(env)
         assert isinstance(self.policy, SamplingPolicy)
-        self.policy.world = TRAINING_DRIVES[self.policy.config.task].world(env.unwrapped, self.policy.drive.kind)
+        self.policy.world = self.policy.training.world(env.unwrapped, self.policy.drive.kind)
 
 
 def turned(north: float, east: float, angle: float) -> tuple[float, float]:
@@ -331,26 +355,29 @@ def turned(north: float, east: float, angle: float) -> tuple[float, float]:
     return cos * north - sin * east, cos * east + sin * north
 
 
-def log_probs(outputs: Tensor, actions: Tensor, temperature: float, task: str) -> Tensor:
+def log_probs(outputs: Tensor, actions: Tensor, temperature: float, std: tuple[float, ...]) -> Tensor:
     """[..., choices] scores and [...] choices, or [..., 1 or 2] steering (and pedal) both -> [...], to a constant."""
     if actions.is_floating_point():
-        return -0.5 * (((actions - outputs) / torch.tensor(TRAINING_DRIVES[task].action_std)) ** 2).sum(dim=-1)
+        return -0.5 * (((actions - outputs) / torch.tensor(std)) ** 2).sum(dim=-1)
     return F.log_softmax(outputs / temperature, dim=-1).gather(-1, actions[..., None])[..., 0]
 
 
 class Sampler:
     """Drives with the policy of a file and other weights, in one process."""
 
-    def __init__(self, path: Path, weights: dict[str, NDArray[Any]], temperature: float, seed: int) -> None:
+    def __init__(
+        self, path: Path, weights: dict[str, NDArray[Any]], temperature: float, seed: int, whole_lap: bool = False
+    ) -> None:
         policy = load_policy(path)
         policy.network.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
         self.policy, self.seed = SamplingPolicy(policy.network, policy.name), seed
         self.policy.temperature = temperature
+        self.policy.training = (LAPS if whole_lap else TRAINING_DRIVES)[policy.config.task]
 
     def drive(self, job: tuple[int, str, CameraNoise]) -> Trajectory:
         """The drive of a track's seed, of a kind, through a camera."""
         track, kind, camera = job
-        drive, training = Trajectory(kind=kind), TRAINING_DRIVES[self.policy.config.task]
+        drive, training = Trajectory(kind=kind), self.policy.training
         self.policy.drive, self.policy.rng = drive, np.random.default_rng([self.seed, track])
         rng = np.random.default_rng([self.seed, track, 2])
         loaded = LoadedDrive(training.drive(kind, camera, rng), driver=SamplingDriver(self.policy))
