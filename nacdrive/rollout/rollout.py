@@ -20,9 +20,6 @@ from nacdrive.drivers.human import RestartEpisode
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 
-OF_INFO = ("speed_mps", "lane_offset_m", *SEEN)
-"""Of ``Info``, what a Tick has under the same names."""
-
 
 class RealTimeClock:
     """Keeps the wall clock level with simulated time; time once lost is not caught up in a rush."""
@@ -140,7 +137,7 @@ def rollout(
                 action=action,
                 reward=float(reward),
                 episode_return=total,
-                **{name: info.get(name) for name in OF_INFO},
+                **{name: info.get(name) for name in ("speed_mps", "lane_offset_m", *SEEN)},
                 decision_ms=decision_ms,
                 # A simulator that has gone leaves no time between its last two pictures.
                 budget_ms=(next_t_s - t_s) * 1e3 or None,
