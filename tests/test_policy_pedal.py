@@ -27,6 +27,11 @@ def test_the_pedal_is_a_factor_and_an_offset_of_what_it_was_and_the_steering_as_
     assert np.ptp(given[0][:, 1]) > 1e-3
     assert changed.meta["pedal"] == {"factor": 1.1, "offset": 0.07}
     assert "pedal" not in policy.meta
+    assert with_pedal(changed, 1.0, 0.1).meta["pedal"] == {
+        "factor": 1.0,
+        "offset": 0.1,
+        "before": changed.meta["pedal"],
+    }
 
 
 def test_a_policy_without_a_pedal_is_refused():

@@ -31,7 +31,8 @@ def with_pedal(policy: Policy, factor: float, offset: float) -> Policy:
     with torch.no_grad():
         last.weight[1].mul_(factor)
         last.bias[1].mul_(factor).add_(offset)
-    changed.meta = {"pedal": {"factor": factor, "offset": offset}} | policy.meta
+    before = {"before": policy.meta["pedal"]} if "pedal" in policy.meta else {}
+    changed.meta = policy.meta | {"pedal": {"factor": factor, "offset": offset, **before}}
     return changed
 
 

@@ -5,10 +5,11 @@
 Each iteration drives --episodes tracks with actions that are sampled (of five by the softmax of their scores over
 --temperature, steering and pedal from a normal distribution), through cameras drawn by --cameras, and learns --epochs
 times from them. The convolutions stay as they are. How good an action was is judged by a critic that reads car and road
-from the simulator; it is not part of the policy. CarRacing's rewards are its own; on the Udacity track every metre from
-the middle of the road costs (``tools/sampled_drives.py``). Beside ``policy-N.pt``, every ten iterations, lie the
-options (``run.json``), ``metrics.jsonl`` and what a stopped run goes on from: give the same command again. What came of
-it: docs/results/carracing.md, docs/results/roads.md.
+from the simulator; it is not part of the policy. CarRacing's rewards are its own, or with --whole-lap what a lap
+returns beside a usual one; on the Udacity track every metre from the middle of the road costs
+(``tools/sampled_drives.py``). Beside ``policy-N.pt``, every ten iterations, lie the options (``run.json``),
+``metrics.jsonl`` and what a stopped run goes on from: give the same command again. What came of it:
+docs/results/carracing.md, docs/results/roads.md.
 """
 
 from __future__ import annotations
@@ -160,6 +161,11 @@ class Options:
                 "give fewer --iterations or --episodes, or another --seed."
             )
 
+    @property
+    def training(self) -> dict[str, TrainingDrives]:
+        """What is driven, of each task that can be learnt so."""
+        return LAPS if self.whole_lap else TRAINING_DRIVES
+
     def shares(self, training: TrainingDrives) -> dict[str, float]:
         """Of each kind of drive; ``UserError`` if they are none."""
         given = self.cameras or tuple(training.kinds.values())
@@ -187,7 +193,7 @@ class Learner:
     def __init__(self, network: DrivingNetwork, options: Options) -> None:
         torch.manual_seed(options.seed)
         self.network, self.options, self.iteration = network, options, 0
-        self.training = (LAPS if options.whole_lap else TRAINING_DRIVES)[network.config.task]
+        self.training = options.training[network.config.task]
         self.random = torch.Generator().manual_seed(options.seed)
         self.average = copy.deepcopy(network)
         network.vision.requires_grad_(False)
@@ -270,7 +276,7 @@ def iterations(options: Options, learner: Learner) -> Iterator[dict[str, Any]]:
         began = time.perf_counter()
         # Arrays: a tensor is not sent to several processes at a time.
         weights = {name: value.numpy().copy() for name, value in learner.network.state_dict().items()}
-        sampler = options.policy, weights, options.temperature, options.seed, options.whole_lap
+        sampler = options.policy, weights, options.temperature, options.seed, learner.training
         done = run_by_method(
             Sampler,
             sampler,
@@ -293,9 +299,9 @@ def iterations(options: Options, learner: Learner) -> Iterator[dict[str, Any]]:
 def reinforce(options: Options) -> None:
     """The whole run; ``UserError`` for a policy of another task, or a folder begun with other options."""
     policy, state = load_policy(options.policy), options.out / "last.ckpt"
-    if policy.config.task not in (known := LAPS if options.whole_lap else TRAINING_DRIVES):
-        raise UserError(f"{options.policy} is of {policy.config.task}: give one of {' or '.join(known)}.")
-    options = replace(options, cameras=tuple(options.shares(known[policy.config.task]).values()))
+    if policy.config.task not in options.training:
+        raise UserError(f"{options.policy} is of {policy.config.task}: give one of {' or '.join(options.training)}.")
+    options = replace(options, cameras=tuple(options.shares(options.training[policy.config.task]).values()))
     learner = Learner(policy.network, options)
     options.out.mkdir(parents=True, exist_ok=True)
     check_resumable(options.out, options, ("out", "workers"))

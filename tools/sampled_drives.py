@@ -39,6 +39,8 @@ MISSED_TILE = 20.0
 do."""
 LAP_POINTS = 72.0
 """What the frames of a usual lap cost in CarRacing."""
+WHOLE_LAP = 0.95
+"""Share of the tiles from which on CarRacing lets a lap be finished."""
 AHEAD = np.array([2, 4, 7, 10, 14, 19, 25, 32])
 """Tiles ahead whose direction the critic reads."""
 SECONDS = 15.0
@@ -172,7 +174,8 @@ class CarRacingLap(CarRacingWorld):
         return super().reward(tick) - (1000.0 - LAP_POINTS) * (self.progress - before)
 
     def last_reward(self, tick: Any) -> float:
-        return -(1000.0 - LAP_POINTS) * (1.0 - self.progress) * (self.progress < 0.95)
+        # A lap with a few tiles missed is not lost: each of them has brought nothing.
+        return -(1000.0 - LAP_POINTS) * (1.0 - self.progress) * (self.progress < WHOLE_LAP)
 
 
 class UdacityWorld(World):
@@ -366,13 +369,18 @@ class Sampler:
     """Drives with the policy of a file and other weights, in one process."""
 
     def __init__(
-        self, path: Path, weights: dict[str, NDArray[Any]], temperature: float, seed: int, whole_lap: bool = False
+        self,
+        path: Path,
+        weights: dict[str, NDArray[Any]],
+        temperature: float,
+        seed: int,
+        training: TrainingDrives | None = None,
     ) -> None:
         policy = load_policy(path)
         policy.network.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
         self.policy, self.seed = SamplingPolicy(policy.network, policy.name), seed
         self.policy.temperature = temperature
-        self.policy.training = (LAPS if whole_lap else TRAINING_DRIVES)[policy.config.task]
+        self.policy.training = training or TRAINING_DRIVES[policy.config.task]
 
     def drive(self, job: tuple[int, str, CameraNoise]) -> Trajectory:
         """The drive of a track's seed, of a kind, through a camera."""
