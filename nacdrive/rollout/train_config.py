@@ -14,7 +14,7 @@ from nacdrive.datasets.options import RecordingsOption
 from nacdrive.drivers.options import ExpertOption, LearningCamera, PupilOptions, check_expert
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.registry import EnvSpec
-from nacdrive.envs.world import EpisodeOptions, LearningRoads, check_world, drivable, env_of_task
+from nacdrive.envs.world import EpisodeOptions, LearningRoads, RendererOption, check_world, drivable, env_of_task
 from nacdrive.models.presets import DrivingForm, FormOption, driving_form
 from nacdrive.rollout.record_config import OFFICIAL_FRAMES, labelled_by
 from nacdrive.tasks.registry import TASKS, TaskOption, task_of
@@ -51,8 +51,8 @@ class DaggerOptions(Options):
 
 
 class TrainConfig(
-    TaskOption, LayerOption, DaggerOptions, FitConfig, RecordingsOption, LearningRoads, EpisodeOptions, ExpertOption,
-    PupilOptions, LearningCamera, Device, Result, Workers,
+    TaskOption, LayerOption, DaggerOptions, FitConfig, RecordingsOption, LearningRoads, EpisodeOptions, RendererOption,
+    ExpertOption, PupilOptions, LearningCamera, Device, Result, Workers,
     defaults={"max_frames": OFFICIAL_FRAMES},
 ):  # fmt: skip
     """Train a policy on recordings, and let it drive while the expert labels (DAgger)."""
@@ -103,6 +103,7 @@ class TrainConfig(
         for what, is_given in (
             ("the camera's disturbances are", self.disturbance.active),
             ("--bad-starts is", self.bad_starts),
+            ("--renderer is", self.renderer),
         ):
             if is_given and not self.dagger:
                 raise UserError(f"{what} of the drives of DAgger: give --dagger a number of rounds.")

@@ -199,11 +199,12 @@ def collect_round(
     """Samples of a round of DAgger; what is recorded already is only read."""
     recording = folder / f"dagger-{round_}"
     assert config.expert is not None and config.env_spec is not None
+    seen = {"rule": config.rule, "renderer": config.renderer}
     drive = Drive(
         config.env_spec.name,
         round_path(folder, round_ - 1),
         expert=config.expert,
-        options={"max_frames": config.max_frames or OFFICIAL_FRAMES, "rule": config.rule, **config.road.given},
+        options=seen | {"max_frames": config.max_frames or OFFICIAL_FRAMES, **config.road.given},
         camera=config.disturbance,
         track=config.track,
         roads=config.roads,

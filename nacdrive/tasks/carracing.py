@@ -33,6 +33,8 @@ SHARPNESS = (5.0, 1.0)
 """Factors on the errors of steering and pedal before the Huber loss: a racing line is steered by small numbers."""
 HUBER = 0.1
 """Sharpened error from which on the loss grows in proportion."""
+DUSK = 0.4
+"""Least brightness of pictures that are steered by: where the camera is dark, bends were braked for too late."""
 CLOSE = (0.05, 0.1)
 """Errors of steering and pedal up to which a continuous decision counts as the expert's."""
 
@@ -131,10 +133,10 @@ class CarRacing(Imitation):
     def augment(self, batch: Batch, generator: torch.Generator) -> Batch:
         """Each sequence shifted by a few pixels and lit a little differently, the same for all of its frames.
 
-        Steering by degrees would not be the same half a metre away: there, some are seen through a noisy camera.
+        By degrees, steering would not be the same half a metre away: there, some are dark, and some noisy.
         """
         if "teacher" not in batch:
-            return {**batch, "frames": noisy(relight(batch["frames"], generator), generator)}
+            return {**batch, "frames": noisy(relight(batch["frames"], generator, DUSK), generator)}
         shifts = torch.randint(-MAX_SHIFT, MAX_SHIFT + 1, (len(batch["frames"]), 2), generator=generator).tolist()
         lit = relight(batch["frames"], generator)
         for new, shift in zip(lit, shifts, strict=True):

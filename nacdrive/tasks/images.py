@@ -22,10 +22,10 @@ MOST_NOISE = 0.1
 NOISE_PLACES = 2**16
 
 
-def relight(frames: Tensor, generator: torch.Generator) -> Tensor:
-    """Each sequence of uint8 [B, T, H, W, 3] a little brighter or darker, the same for all of its frames."""
+def relight(frames: Tensor, generator: torch.Generator, darkest: float = 0.8) -> Tensor:
+    """Each sequence of uint8 [B, T, H, W, 3] up to a fifth brighter or darker, or as dark, the same for all frames."""
     B, T, H, W, C = frames.shape
-    gain = torch.empty(B, 1).uniform_(0.8, 1.2, generator=generator)
+    gain = torch.empty(B, 1).uniform_(darkest, 1.2, generator=generator)
     offset = torch.empty(B, 1).uniform_(-15, 15, generator=generator)
     tables = (gain * torch.arange(256) + offset).clamp(0, 255).to(torch.uint8).numpy()
     lit = torch.empty_like(frames)

@@ -133,7 +133,7 @@ def config_of(recording: Path, out: Path, **more: Any) -> TrainConfig:
 @pytest.fixture(scope="module")
 def pupil(recording: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A policy after an epoch, a drive under supervision, and another epoch."""
-    return train_policy(config_of(recording, tmp_path_factory.mktemp("continuous") / "run"))
+    return train_policy(config_of(recording, tmp_path_factory.mktemp("continuous") / "run", renderer="fast"))
 
 
 def test_a_pupil_of_a_continuous_expert_steers_at_its_pace_and_is_supervised_by_it(pupil: Path) -> None:
@@ -142,6 +142,7 @@ def test_a_pupil_of_a_continuous_expert_steers_at_its_pace_and_is_supervised_by_
     assert policy.meta["config"]["expert"] == "continuous", "who labelled the recordings labels the drives too"
     practice = Recording.open(pupil.parent / "dagger-1")
     assert (practice.meta["fps"], practice.meta["expert"]) == (25, "continuous")
+    assert practice.meta["recipe"]["renderer"] == "fast", "as --renderer asks"
     episode = practice.load(0)
     assert episode.expert_steering is not None and episode.expert_pedal is not None
     assert np.abs(episode.expert_pedal - (episode.throttle - episode.brake)).max() > 0.05, "it has the pedals too"

@@ -60,6 +60,8 @@ def test_a_policy_is_trained_as_the_shipped_ones_were_unless_told_otherwise() ->
         ({"task": "carracing", "disturbance": CameraNoise(noise=0.1)}, "are of the drives of DAgger"),
         ({"task": "udacity", "dagger": 1, "expert": "ppo"}, "does not know"),
         ({"task": "carracing", "bad_starts": 0.2}, "--bad-starts is of the drives of DAgger"),
+        ({"task": "carracing", "renderer": "fast"}, "--renderer is of the drives of DAgger"),
+        ({"task": "udacity", "dagger": 1, "renderer": "fast"}, "--renderer is for carracing"),
     ],
 )
 def test_options_of_a_training_that_do_not_go_together(options: dict[str, Any], words: str) -> None:

@@ -123,6 +123,7 @@ def test_a_sequence_is_lit_as_a_whole_within_a_fifth_and_fifteen_levels() -> Non
         assert (part == part[:, :1]).all(), "all of its frames alike"
     assert 65 <= grey.min() < 75 and 125 < grey.max() <= 135
     assert black.min() == 0 and 10 < black.max() <= 15 and (frames[:, 0] == 100).all()
+    assert 25 <= relight(frames, torch.Generator().manual_seed(0), 0.4)[:, 0].float().min() < 45
 
 
 def test_half_of_the_sequences_are_noisy_with_a_tenth_of_full_scale_at_most() -> None:
