@@ -55,6 +55,8 @@ class EnvSpec:
     """Who drives it if nobody is named; None: somebody must be."""
     experts: tuple[str, ...] = ()
     """Experts that know it by name; exported policies and a user's own drivers come beside them."""
+    steering_expert: str | None = None
+    """Who drives it by degrees, where the usual one chooses among ``actions``."""
     frames_per_second: float | None = None
     """Simulated frames a second; a decision holds for ``repeat`` of them. None: ``step_s`` of the environment tells."""
     repeat: int = 1
@@ -245,6 +247,7 @@ CARRACING = EnvSpec(
     action_of=_carracing_action,
     expert="ppo",
     experts=("ppo", "continuous", "geometric", "racing-line", "predictive", "ppo-rescued"),
+    steering_expert="racing-line",
     frames_per_second=50.0,
     repeat=4,
     person_frames=3000,

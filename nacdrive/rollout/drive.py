@@ -395,12 +395,13 @@ def usual_expert(spec: EnvSpec, policy: AnyPolicy) -> str | None:
     """
     taught_by = (policy.meta.get("config") or {}).get("expert")
     own = policy.task == spec.task and str(taught_by).startswith("nacdrive.drivers.")
-    return taught_by if own or taught_by in spec.experts else spec.expert
+    usual = spec.steering_expert if policy.config.continuous else None
+    return taught_by if own or taught_by in spec.experts else usual or spec.expert
 
 
 def warn_of_pixels(policy: AnyPolicy, renderer: str | None) -> None:
     """Say that ``policy`` sees other pictures than those it learnt from: recordings have the official pixels."""
-    if renderer == "fast" and policy.meta.get("renderer") != "fast":
+    if renderer == "fast" and (policy.meta.get("config") or {}).get("renderer") != "fast":
         warnings.warn(
             f"{policy.name} was not trained on the pictures of --renderer fast, which differ from the official ones by "
             "less than a level of 255 on average: leave --renderer out to see how well it drives.",

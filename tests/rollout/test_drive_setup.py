@@ -98,12 +98,14 @@ def test_an_expert_that_decides_rarely_holds_what_it_said() -> None:
 
 
 def test_who_taught_a_policy_rides_along_where_the_environment_knows_him() -> None:
-    spec: Any = SimpleNamespace(task="t", experts=("ppo", "line"), expert="ppo")
+    spec: Any = SimpleNamespace(task="t", experts=("ppo", "line"), expert="ppo", steering_expert="line")
 
-    def of(expert: Any, task: str = "t") -> str | None:
-        policy: Any = SimpleNamespace(task=task, meta={"config": None if expert is None else {"expert": expert}})
+    def of(expert: Any, task: str = "t", *, steers: bool = False) -> str | None:
+        meta, config = {"config": None if expert is None else {"expert": expert}}, SimpleNamespace(continuous=steers)
+        policy: Any = SimpleNamespace(task=task, meta=meta, config=config)
         return usual_expert(spec, policy)
 
+    assert [of("ppo", steers=True), of("somebody", steers=True)] == ["ppo", "line"]
     assert [of(None), of("line"), of("somebody"), of("line", "u")] == ["ppo", "line", "ppo", "line"]
     own = "nacdrive.drivers.racing_line:cautious"
     assert of(own) == own and of(own, "u") == "ppo"
@@ -111,7 +113,7 @@ def test_who_taught_a_policy_rides_along_where_the_environment_knows_him() -> No
 
 def test_a_policy_of_official_pictures_is_warned_of_others() -> None:
     def warning_count(renderer: str | None, learnt: str | None) -> int:
-        policy: Any = SimpleNamespace(name="p", meta={} if learnt is None else {"renderer": learnt})
+        policy: Any = SimpleNamespace(name="p", meta={} if learnt is None else {"config": {"renderer": learnt}})
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             warn_of_pixels(policy, renderer)
