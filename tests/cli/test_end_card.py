@@ -43,7 +43,7 @@ def test_a_drive_knows_the_shipped_experts_score_on_the_tracks_that_it_was_measu
     [
         ("nac_steady.pt", {}, "nacdrive.drivers.predictive:ppo_rescued"),
         ("nac_exact.pt", {}, "nacdrive.drivers.predictive:ppo_rescued"),
-        ("nac_steady_continuous.pt", {}, "nacdrive.drivers.racing_line:AtFrameRate"),
+        ("nac_steady_continuous.pt", {}, "racing-line"),
         ("nac_steady_continuous.pt", {"expert": "continuous"}, "continuous"),
         ("nac_steady_continuous.pt", {"expert": "ppo"}, "ppo"),
         ("nac_steady.pt", {"expert": "none"}, None),
