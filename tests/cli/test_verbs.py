@@ -173,7 +173,7 @@ def test_a_policy_that_never_saw_the_fast_pictures_is_named(
     verb: str, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good, grey = little(here / "good.pt"), here / "grey.pt"
-    save_policy(load_policy(good), grey, {"renderer": "fast"})
+    save_policy(load_policy(good), grey, {"config": {"renderer": "fast"}})
     line = f"{verb} --expert none --renderer fast"
     with pytest.warns(UserWarning, match="good was not trained on the pictures of --renderer fast"):
         assert call(monkeypatch, f"{line} --model good.pt") == 0
