@@ -162,6 +162,8 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(tmp_path: Path, monkeyp
         (["missing.pt"], "missing.pt"),
         (["nac_steady.pt", "--cameras", "1", "1", "0", "0", "0", "0"], "whose sum is 1"),
         (["nac_steady.pt", "--cameras", "0.5", "0.5"], "give 6 numbers from 0"),
+        (["nac_steady.pt", "--cameras", "nan", "0", "0", "0", "0", "1"], "whose sum is 1"),
+        (["nac_steady.pt", "--workers", "-1"], "--workers is -1: give 0 or more"),
         (["nac_steady.pt", "--episodes", "0"], "--episodes is 0: give 1 or more"),
         (["nac_steady.pt", "--temperature", "0"], "above 0"),
         ([UDACITY, "--whole-lap"], "is of udacity: give one of carracing."),
@@ -179,7 +181,7 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing(
     first = load_policy("nac_steady.pt")
     save_policy(Policy.new(replace(first.config, task="imitation")), tmp_path / "own.pt")
     with pytest.raises(SystemExit, match="2"):
-        rl.main([*words, "--iterations", "1", "--workers", "0", "--out", str(tmp_path / "out")])
+        rl.main(["--iterations", "1", "--workers", "0", "--out", str(tmp_path / "out"), *words])
     assert sentence in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 

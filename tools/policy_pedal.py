@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import math
 from pathlib import Path
 
 import torch
@@ -22,8 +23,10 @@ from nacdrive.models import Policy, load_policy, save_policy
 def with_pedal(policy: Policy, factor: float, offset: float) -> Policy:
     """``policy`` with a pedal (-1 .. 1, above 0 gas) of ``factor`` times what it was, plus ``offset``.
 
-    ``UserError`` where it has no pedal.
+    ``UserError`` where it has no pedal, or a number is none.
     """
+    if not (math.isfinite(factor) and math.isfinite(offset)):
+        raise UserError(f"factor {factor} and offset {offset}: give two finite numbers.")
     if not (policy.config.continuous and policy.config.pedal):
         raise UserError("the policy gives no pedal: it takes one that was taught steering and pedal.")
     changed = copy.deepcopy(policy)

@@ -153,6 +153,10 @@ class Options:
         for name in ("iterations", "episodes", "epochs"):
             if getattr(self, name) < 1:
                 raise UserError(f"--{name} is {getattr(self, name)}: give 1 or more.")
+        if self.workers < 0:
+            raise UserError(f"--workers is {self.workers}: give 0 or more.")
+        if not self.out.is_dir() and self.out.exists():
+            raise UserError(f"{self.out} is a file: give --out the name of a folder.")
         if not self.temperature > 0 or not self.learning_rate > 0:
             raise UserError("--temperature and --learning-rate have to be above 0.")
         if self.iterations * self.episodes > TRACKS_PER_SEED or not 0 <= self.seed < SEEDS:
@@ -169,7 +173,7 @@ class Options:
     def shares(self, training: TrainingDrives) -> dict[str, float]:
         """Of each kind of drive; ``UserError`` if they are none."""
         given = self.cameras or tuple(training.kinds.values())
-        if len(given) != len(training.kinds) or min(given) < 0 or abs(sum(given) - 1) > 1e-6:
+        if len(given) != len(training.kinds) or min(given) < 0 or not abs(sum(given) - 1) <= 1e-6:
             names = " | ".join(training.kinds)
             raise UserError(
                 f"--cameras are shares of {names}: give {len(training.kinds)} numbers from 0 whose sum is 1."
@@ -314,11 +318,12 @@ def reinforce(options: Options) -> None:
         about["before"] = policy.meta["reinforced"]
     for row in progress(iterations(options, learner), "iterations", total=options.iterations - learner.iteration):
         log.add(row)
-        learner.save(state)
+        # Before the state: an end in between repeats the iteration, and leaves none out.
         if learner.iteration % 10 == 0 or learner.iteration == options.iterations:
             meta = policy.meta | {"reinforced": {**about, "iteration": learner.iteration}}
             kept = Policy(copy.deepcopy(learner.average), policy.name)
             save_policy(kept, options.out / f"policy-{learner.iteration}.pt", meta)
+        learner.save(state)
     log.close()
 
 

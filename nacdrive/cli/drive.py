@@ -469,13 +469,13 @@ def realtime_recorders(
     config: DriveConfig, stack: ExitStack, loaded: LoadedDrive, teacher: TeachCard | None
 ) -> list[Listener]:
     """The same, and a film, of a simulator that sends as many pictures as it likes."""
-    from nacdrive.rollout.background import at_rate, split_drives
+    from nacdrive.rollout.background import split_drives
     from nacdrive.viz.video import video
 
     listeners: list[Listener] = []
     pace_s = loaded.policy.pace_s if loaded.policy is not None else 0.0
     if config.video is not None:
-        listeners.append(at_rate(stack.enter_context(video(config.video, loaded.driver.name, FILM_FPS)), FILM_FPS))
+        listeners.append(stack.enter_context(video(config.video, loaded.driver.name, FILM_FPS)))
     for number, recorder in enumerate(recorders(config, stack, loaded, REALTIME_FPS, teacher, pace_s)):
         paced = config.allow_control and number == 0
         listeners.append(split_drives(recorder, EPISODE_STEPS, pace_s if paced else 0.0))

@@ -39,8 +39,8 @@ class CameraNoise(Options):
     """Decisions that each --blackout lasts; one that begins within another makes it longer."""
     rate: tuple[Annotated[float, Interval(ge=0.1, le=1000)], Annotated[float, Interval(ge=0.1, le=1000)]] | None = None
     """Lowest and highest frames per second of a camera whose rate is drawn for each episode and wanders between them; a
-    decision is taken, and its action held, for each frame (some policies decide in between, too). If not given, they
-    come at the driver's own pace."""
+    decision is taken, and its action held, for each frame (some policies decide in between, too, while none is lost or
+    late). If not given, they come at the driver's own pace."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

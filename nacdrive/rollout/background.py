@@ -74,23 +74,6 @@ class BackgroundListener:
         self._say(f"{who[0].upper()}{who[1:]} has failed: {' '.join(why.split())} The drive goes on without it.")
 
 
-def at_rate(listener: Listener, fps: float) -> Listener:
-    """``listener``, told ``fps`` times for every second of a drive, whatever rate the simulator has: for a film."""
-    sent, episode = 0, -1
-
-    def film(tick: Tick) -> None:
-        nonlocal sent, episode
-        if tick.episode != episode:
-            sent, episode = int(tick.t_s * fps), tick.episode
-        due = int(tick.t_s * fps) + 1
-        # A long pause is not filmed.
-        for _ in range(min(due - sent, int(fps))):
-            listener(tick)
-        sent = due
-
-    return film
-
-
 def split_drives(listener: Listener, steps: int, gap_s: float = 0.0) -> Listener:
     """``listener``, told of drives as episodes of at most ``steps``: a recorder holds an episode in memory.
 

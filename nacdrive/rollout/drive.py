@@ -226,11 +226,12 @@ class LoadedDrive:
         track: str | None = None,
         camera: CameraNoise | None = None,
         more: Mapping[str, Any] | None = None,
+        between_frames: bool | None = None,
     ) -> DrivingEnv:
         """The environment of the episode of ``seed``, on the ``track`` that the seed chooses if none is given.
 
         ``camera`` asks for one that can be made worse on the way, and says how it begins; ``more`` are options of the
-        environment that are no plain data.
+        environment that are no plain data; ``between_frames`` is as the driver needs it if not given.
         """
         drive, spec = self.drive, self.spec
         options = {**drive.options, **(more or {})}
@@ -241,7 +242,7 @@ class LoadedDrive:
         noise = drive.camera if camera is None else camera
         if noise.rate is not None and drive.every_frame:
             raise UserError("--every-frame looks at every frame, and --rate at some: leave one of them out.")
-        between = self.driver.needs.between_frames
+        between = self.driver.needs.between_frames if between_frames is None else between_frames
         return NoisyCamera(env, noise, between) if noise.active or camera is not None else env
 
     def wrap(
@@ -395,13 +396,17 @@ def usual_expert(spec: EnvSpec, policy: AnyPolicy) -> str | None:
     """
     taught_by = (policy.meta.get("config") or {}).get("expert")
     own = policy.task == spec.task and str(taught_by).startswith("nacdrive.drivers.")
-    usual = spec.steering_expert if policy.config.continuous else None
-    return taught_by if own or taught_by in spec.experts else usual or spec.expert
+    usual = (spec.steering_expert if policy.config.continuous else None) or spec.expert
+    # The environment's chooser stands in the training of one that steers where nobody is known.
+    is_known = taught_by in spec.experts and (taught_by != spec.expert or usual == spec.expert)
+    return taught_by if own or is_known else usual
 
 
 def warn_of_pixels(policy: AnyPolicy, renderer: str | None) -> None:
     """Say that ``policy`` sees other pictures than those it learnt from: recordings have the official pixels."""
-    if renderer == "fast" and (policy.meta.get("config") or {}).get("renderer") != "fast":
+    # Rewards are earned on fast pictures.
+    is_used_to_it = "reinforced" in policy.meta or (policy.meta.get("config") or {}).get("renderer") == "fast"
+    if renderer == "fast" and not is_used_to_it:
         warnings.warn(
             f"{policy.name} was not trained on the pictures of --renderer fast, which differ from the official ones by "
             "less than a level of 255 on average: leave --renderer out to see how well it drives.",

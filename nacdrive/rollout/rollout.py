@@ -119,7 +119,9 @@ def rollout(
             action = who.act(frame, seen)
             decision_ms = (time.perf_counter() - began) * 1e3
             state = who.state()
-            inside = probes.read(frame, step) if probes is not None and state.failure is None else {}
+            # Between frames nothing new is shown, and what is read there would hide what is.
+            is_read = probes is not None and state.failure is None and not info.get("between_frames")
+            inside = probes.read(frame, step) if probes is not None and is_read else {}
 
             next_frame, reward, terminated, truncated, next_info = env.step(action)
             total += float(reward)

@@ -107,6 +107,11 @@ class TrainConfig(
         ):
             if is_given and not self.dagger:
                 raise UserError(f"{what} of the drives of DAgger: give --dagger a number of rounds.")
+        if self.between_frames and self.disturbance.irregular and not self.vary_camera:
+            raise UserError(
+                "--between-frames decides while a slow camera takes its time, not where frames are lost or late: leave "
+                "out --dropped and --late, or draw the camera of each drive with --vary-camera."
+            )
         if self.bad_starts and spec is not None and not spec.honours("start_offset"):
             raise UserError(f"--bad-starts places the car, and that of {spec.name} begins in one place: leave it out.")
         if self.dagger and spec is not None:

@@ -54,7 +54,8 @@ def train_policy(
 
     The run's folder holds ``run.json``, ``metrics.jsonl``, ``tensorboard/``, the recordings of DAgger, the policy after
     each round, and at the end the model file with all of that in its ``meta``. ``cases`` are episodes that are driven
-    in each round (see ``DaggerRound``); ``load`` reads recordings in the place of the task, such as one that remembers
+    in the place of tracks, ``dagger_episodes`` in each round, from the first again where they end (see
+    ``DaggerRound``); ``load`` reads recordings in the place of the task, such as one that remembers
     them.
     """
     check_name(config.model)
@@ -210,7 +211,11 @@ def collect_round(
         roads=config.roads,
         beta=config.beta * 0.5 ** (round_ - 1),
     )
-    mine = tuple((seed, dataclasses.replace(case, model=drive.model, expert=drive.expert)) for seed, case in cases)
+    count = min(config.dagger_episodes, len(cases))
+    mine = tuple(
+        (seed, dataclasses.replace(case, model=drive.model, expert=drive.expert))
+        for seed, case in (cases[k % len(cases)] for k in range((round_ - 1) * count, round_ * count))
+    )
     dagger = DaggerRound(
         drive, round_, config.dagger_episodes, config.seed, config.vary_camera, config.bad_starts, mine
     )

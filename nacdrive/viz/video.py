@@ -28,7 +28,7 @@ def video(target: Path, title: str, fps: float, caption: str = "", actions: Sequ
     Args:
         target: The file.
         title: Over the panel.
-        fps: Decisions per simulated second, so that the video runs in real time.
+        fps: Pictures per second of the video, which runs in real time: each Tick is shown until the next one.
         caption: See ``FrameOverlay``.
         actions: Names of the environment's discrete actions.
     """
@@ -51,10 +51,18 @@ class VideoWriter:
     def __init__(self, stack: contextlib.ExitStack, target: Path, overlay: FrameOverlay, fps: float) -> None:
         self._stack, self._target, self._overlay, self._fps = stack, target, overlay, fps
         self._ffmpeg: subprocess.Popen[bytes] | None = None
+        self._last: Tick | None = None
+        self._began_s, self._sent = 0.0, 0
 
     def __call__(self, tick: Tick) -> None:
         picture = self._overlay.paint(tick)
-        for _ in range(1 + (round(HOLD_LAST_S * self._fps) if tick.done else 0)):
+        if self._last is None or tick.episode != self._last.episode or tick.t_s < self._last.t_s:
+            self._began_s, self._sent = tick.t_s, 0
+        self._last, due = tick, round((tick.t_s - self._began_s) * self._fps) + 1
+        # A long pause is not filmed.
+        count = min(due - self._sent, max(1, int(self._fps)))
+        self._sent = due
+        for _ in range(count + (round(HOLD_LAST_S * self._fps) if tick.done else 0)):
             self._send(picture)
 
     def _open(self) -> subprocess.Popen[bytes]:

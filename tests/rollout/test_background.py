@@ -12,7 +12,7 @@ import pytest
 from nacdrive.common.action import Action
 from nacdrive.datasets.recording import Recording
 from nacdrive.drivers.tick import Tick
-from nacdrive.rollout.background import BACKLOG, BackgroundListener, at_rate, split_drives
+from nacdrive.rollout.background import BACKLOG, BackgroundListener, split_drives
 from nacdrive.rollout.recorder import EpisodeRecorder, corrections
 from nacdrive.rollout.rollout import Probes
 from tests.helpers.udacity_simulators import until
@@ -120,16 +120,6 @@ def test_neurons_that_cannot_be_read_are_left_out() -> None:
             background(tick(step, step * 0.02))
     assert len(told) == 5 and len(lines) == 1 and "out of memory" in lines[0]
     assert isinstance(background.failures[0], RuntimeError)
-
-
-@pytest.mark.parametrize("rate", [10.0, 25.0, 47.0, 60.0])
-def test_a_film_runs_in_real_time_whatever_the_simulators_rate(rate: float) -> None:
-    told: list[Tick] = []
-    listener = at_rate(told.append, 25.0)
-    for drive in range(2):
-        for step in range(int(4 * rate) + 1):
-            listener(tick(step, step / rate, drive))
-    assert len(told) == pytest.approx(2 * (4 * 25 + 1), abs=2)
 
 
 def test_a_recording_is_kept_split_drives() -> None:

@@ -105,15 +105,18 @@ def test_who_taught_a_policy_rides_along_where_the_environment_knows_him() -> No
         policy: Any = SimpleNamespace(task=task, meta=meta, config=config)
         return usual_expert(spec, policy)
 
-    assert [of("ppo", steers=True), of("somebody", steers=True)] == ["ppo", "line"]
+    # the chooser stands there where nobody is known to have taught one that steers
+    assert [of("ppo", steers=True), of("somebody", steers=True)] == ["line", "line"]
+    assert of("line", steers=True) == "line"
     assert [of(None), of("line"), of("somebody"), of("line", "u")] == ["ppo", "line", "ppo", "line"]
     own = "nacdrive.drivers.racing_line:cautious"
     assert of(own) == own and of(own, "u") == "ppo"
 
 
 def test_a_policy_of_official_pictures_is_warned_of_others() -> None:
-    def warning_count(renderer: str | None, learnt: str | None) -> int:
-        policy: Any = SimpleNamespace(name="p", meta={} if learnt is None else {"config": {"renderer": learnt}})
+    def warning_count(renderer: str | None, learnt: str | None, **meta: Any) -> int:
+        meta |= {} if learnt is None else {"config": {"renderer": learnt}}
+        policy: Any = SimpleNamespace(name="p", meta=meta)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             warn_of_pixels(policy, renderer)
@@ -121,6 +124,7 @@ def test_a_policy_of_official_pictures_is_warned_of_others() -> None:
 
     pairs = [("fast", None), ("fast", "fast"), ("official", None), (None, None)]
     assert [warning_count(renderer, learnt) for renderer, learnt in pairs] == [1, 0, 0, 0]
+    assert warning_count("fast", None, reinforced={}) == 0
 
 
 def test_a_drive_is_as_usual_unless_told_otherwise_and_comes_back_from_its_file() -> None:

@@ -211,6 +211,15 @@ def test_neurons_and_saliency_come_as_often_as_asked() -> None:
     assert not any(tick.neurons or tick.saliency is not None for tick in unwatched)
 
 
+def test_nothing_is_read_of_a_decision_between_frames_and_it_is_made_up_for_at_the_next_frame() -> None:
+    driver = Scripted(gas)
+    env = NoisyCamera(CarRacingEnv(renderer="fast", repeat=4, max_frames=120), CameraNoise(rate=(5, 5)), True)
+    ticks = list(rollout(env, driver, 1, probes=Probes(driver.neurons, 2)))
+    blank = [bool(tick.between_frames) for tick in ticks]
+    assert sum(blank) > len(ticks) / 2 and not any(tick.neurons for tick in ticks if tick.between_frames)
+    assert sum(bool(tick.neurons) for tick in ticks) > 0.8 * blank.count(False)
+
+
 def test_leaving_the_loop_early_ends_the_episode() -> None:
     env = short()
     for tick in rollout(env, Scripted(gas), 1):

@@ -62,6 +62,10 @@ def test_a_policy_is_trained_as_the_shipped_ones_were_unless_told_otherwise() ->
         ({"task": "carracing", "bad_starts": 0.2}, "--bad-starts is of the drives of DAgger"),
         ({"task": "carracing", "renderer": "fast"}, "--renderer is of the drives of DAgger"),
         ({"task": "udacity", "dagger": 1, "renderer": "fast"}, "--renderer is for carracing"),
+        (
+            {"task": "carracing", "dagger": 1, "between_frames": True, "disturbance": CameraNoise(dropped=0.2)},
+            "--between-frames decides while a slow camera takes its time",
+        ),
     ],
 )
 def test_options_of_a_training_that_do_not_go_together(options: dict[str, Any], words: str) -> None:

@@ -62,6 +62,17 @@ def test_a_video_holds_every_decision_and_lingers_at_the_end(tmp_path: Path) -> 
     assert [path.name for path in target.parent.iterdir()] == ["a.mp4"]
 
 
+@pytest.mark.parametrize("rate", [5.0, 10.0, 25.0, 47.0, 60.0])
+def test_a_film_runs_in_real_time_whatever_the_rate_of_its_decisions(rate: float, tmp_path: Path) -> None:
+    target, count = tmp_path / "a.mp4", int(2 * rate) + 1
+    with video(target, "title", 25.0) as film:
+        for drive in range(2):  # of the same number too: a person starts over
+            for k in range(count):
+                film(replace(tick(k, done=k == count - 1 and drive == 1), t_s=3 + k / rate))
+    frames = cv2.VideoCapture(str(target)).get(cv2.CAP_PROP_FRAME_COUNT)
+    assert frames == pytest.approx(2 * (2 * 25 + 1) + 25, abs=1)
+
+
 def test_browsers_can_play_it_from_the_first_byte(tmp_path: Path) -> None:
     target = tmp_path / "a.mp4"
     with video(target, "title", 25) as film:

@@ -133,6 +133,10 @@ def test_the_last_frame_stays_where_a_decision_was_made_before_the_next_one_came
     shown = [encode_frame(road(k))[1] for k in (0, 1, 1, 1, 4)]
     assert [body.count(image) for image in (shown[1], encode_frame(black)[1])] == [3 if first == 0 else 2, 0]
     assert body.count(shown[4]) == 1
+    with ReplayServer(EpisodeCache([replace(run, policy="onlooker")]), port=0) as server:
+        body = get(f"{server.url}replay/0/0/ticks?from={first}&count=5")
+    seen = [body.count(image) for image in (shown[1], encode_frame(black)[1])]
+    assert seen == [1 - first // 2, 2], "who asks what a policy sees there sees that"
 
 
 def test_few_episodes_are_kept_in_memory() -> None:

@@ -148,6 +148,7 @@ class Ghost(Rerun):
         places = {info.seed: i for i, info in enumerate(self._recording.episodes)}
         episode = self._recording.load(places[seed])
         self.actions, self._speeds = driven_actions(episode), episode.speed_mps
+        self.needs = replace(self.needs, between_frames=episode.between_frames is not None)
 
     def act(self, frame: Frame, info: Info) -> Action:
         if abs(float(info.get("speed_mps") or 0.0) - self._speeds[self._step]) > SAME_MPS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -61,12 +62,14 @@ def draw_cases(config: HuntConfig, search: Search, path: Path) -> dict[str, list
     file ``path``, so that a training that goes on has the same.
     """
     if not path.exists():
-        learnt = search.failures[: (config.dagger_episodes + 1) // 2]
-        first = search.first_seed + EPISODES // 2
-        end = FIRST_JUDGED + config.judged
-        seeds = {"learn": range(first, first + config.dagger_episodes - len(learnt)), "kind": range(FIRST_JUDGED, end)}
-        cases = {name: [search.near(k, k) or Case(k, "seeds", k, {}) for k in mine] for name, mine in seeds.items()}
-        cases["learn"] = [*learnt, *cases["learn"]]
+        failures, new = search.failures, itertools.count(search.first_seed + EPISODES // 2)
+        again, end = min((config.dagger_episodes + 1) // 2, len(failures)), FIRST_JUDGED + config.judged
+        cases: dict[str, list[Case]] = {"learn": []}
+        for round_ in range(config.dagger):
+            # Every round has other failures, until all have had their turn.
+            cases["learn"] += [failures[k % len(failures)] for k in range(round_ * again, (round_ + 1) * again)]
+            cases["learn"] += [of_kind(search, next(new)) for _ in range(config.dagger_episodes - again)]
+        cases["kind"] = [of_kind(search, k) for k in range(FIRST_JUDGED, end)]
         cases["plain"] = [Case(k, "seeds", k, {}) for k in range(end, end + config.judged)]
         write_json(path, plain(cases))
     stored = read_object(path)
@@ -76,6 +79,11 @@ def draw_cases(config: HuntConfig, search: Search, path: Path) -> dict[str, list
             "another --out."
         )
     return {name: [Case(**case) for case in stored[name]] for name in ("learn", "kind", "plain")}
+
+
+def of_kind(search: Search, seed: int) -> Case:
+    """A case of the failures' kind on the track of ``seed``."""
+    return search.near(seed, seed) or Case(seed, "seeds", seed, {})
 
 
 def correct(config: HuntConfig, work: Work, training: TrainConfig, search: Search, folder: Path) -> dict[str, Any]:

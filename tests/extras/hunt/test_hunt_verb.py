@@ -12,6 +12,7 @@ import time
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,10 @@ from nacdrive.extras.hunt.drives import HuntWorker, Work, hunt_results
 from nacdrive.extras.hunt.search import Case, Search, knobs_of
 from nacdrive.extras.hunt.verb import MINUTES, run
 from nacdrive.models import load_policy, save_policy
+from nacdrive.rollout import train_policy as train
 from nacdrive.rollout.evaluate import EvalJob, RolloutWorker
 from nacdrive.rollout.results import ResultsFile
+from nacdrive.rollout.train_policy import TrainCallbacks
 from nacdrive.training.fit import FitUpdate
 from nacdrive.training.fit import Progress as FitProgress
 from tests.helpers.episodes import begin, make_episode
@@ -375,6 +378,29 @@ def test_the_control_learns_from_the_same_tracks_with_nothing_turned(
     assert control["fewer"]["value"] == result["fewer"]["value"] == 0.5
     printed = capsys.readouterr().out
     assert "2 of 2 failed before, 1 after" in printed and "2 of 2 failed of the control, 1 after" in printed
+
+
+def test_every_round_drives_other_failures_and_other_tracks(
+    model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = (shipped("recordings") / "carracing-sample",)
+    options: dict[str, Any] = {**SHORT, "max_frames": 8, "data": data, "train": True, "judged": 1}
+    config = HuntConfig(model=str(model_file), dagger=3, dagger_episodes=4, epochs=1, **options)
+    drive = config.driven(model_file)
+    search = Search(knobs_of(config.spec, drive, ("starts",)), ("starts",), 0, {}, lambda count: False)
+    search.failures = [Case(k, "starts", 3_100_000 + k, {"start_speed": 10.0 * k}) for k in range(1, 4)]
+    learnt = correct.draw_cases(config, search, tmp_path / "cases.json")["learn"]
+    rounds = [learnt[k : k + 4] for k in (0, 4, 8)]
+    assert [[case.number for case in each if case.near is None] for each in rounds] == [[1, 2], [3, 1], [2, 3]]
+    assert len({case.seed for each in rounds for case in each if case.near is not None}) == 6
+    training = correct.training_of(config, HuntWorker(drive, config.least_share), tmp_path)
+    driven: list[list[int]] = []
+    monkeypatch.setattr(train, "collect", lambda round_, *_, **__: driven.append(list(round_.tracks)))
+    monkeypatch.setattr(train, "learning_task", lambda config: SimpleNamespace(load=lambda folders: []))
+    cases = [(case.seed, case.of(drive)) for case in learnt]
+    for number in (1, 2, 3, 4):
+        train.collect_round(training, tmp_path, number, TrainCallbacks(), cases)
+    assert driven == [[case.seed for case in each] for each in (*rounds, rounds[0])]
 
 
 def test_it_learns_on_as_it_was_taught(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,10 +15,13 @@ from nacdrive.cli import drive, replay
 from nacdrive.cli.eval import run as evaluate
 from nacdrive.common.action import Action
 from nacdrive.common.paths import shipped
+from nacdrive.datasets.recording import Recording
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.camera_noise import CameraNoise
+from nacdrive.extras.arena.contestant import Contestant
 from nacdrive.extras.what_if.moments import moment_of
 from nacdrive.extras.what_if.what_if import WhatIf
+from nacdrive.rollout.drive import Drive
 from nacdrive.rollout.eval_config import EvalConfig
 from tests.helpers.nightly import daily
 
@@ -63,6 +67,24 @@ def test_a_recording_is_driven_once_more_to_the_very_pictures() -> None:
     ticks = run.load(0)
     assert len(ghost(asked, ticks, run.driven(0), 40)) >= 3
     assert run.why is not None and run.why(ticks, 40)["sentence"].startswith("It ")
+
+
+def test_a_drive_with_decisions_between_frames_is_driven_once_more_whoever_looks_at_it(tmp_path: Path) -> None:
+    slow, out, seed = CameraNoise(rate=(5, 6)), tmp_path / "slow", 4_000_003
+    asked = {"episodes": 1, "workers": 1, "out": out, "max_frames": 120, "renderer": "fast"}
+    evaluate(EvalConfig(model="nac_steady.pt", seed=seed, disturbance=slow, **asked))  # type: ignore[arg-type]
+    episode = Recording.open(out / "drives").load(0)
+    assert episode.between_frames is not None and np.nansum(episode.between_frames) > 10
+    drive = Drive(driver="ghost", camera=slow, options={"max_frames": 120, "renderer": "fast"})
+    loaded = Contestant("ghost", drive, ghost=out / "drives").load()
+    loaded.driver.take(seed)  # type: ignore[attr-defined]
+    with loaded.open(seed) as opened:
+        assert [tick.action.choice for tick in opened] == [action.choice for action in loaded.driver.actions]  # type: ignore[attr-defined]
+    # The one that looks decides where a frame comes alone.
+    model = "docs/results/carracing_seeds/scores-2.pt"
+    run, seen = replay.open_run(out, replay.ReplayConfig(data=(out,), model=model))
+    assert seen is not None and run.driven is not None
+    assert len(ghost(seen[0].load(), run.load(0), run.driven(0), 12)) >= 2
 
 
 @pytest.mark.nightly
