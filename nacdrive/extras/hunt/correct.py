@@ -16,6 +16,7 @@ from nacdrive.common.progress import progress_bar, resumable
 from nacdrive.common.runs import plain
 from nacdrive.common.statistics import paired_difference
 from nacdrive.datasets.episode import Episode
+from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.extras.hunt.config import HuntConfig
@@ -31,8 +32,9 @@ from nacdrive.viz.report import between
 
 LEARNING_RATE = 3e-4
 """A third of the usual: it learns on."""
-TRAINED, CONTROL = "train", "control"
-"""Folders of the trainings within the hunt's: from the failures, and from the same tracks undisturbed."""
+TRAINED, CONTROL, PASSED = "train", "control", "passed"
+"""Folders within the hunt's: of the trainings from the failures and from the same tracks undisturbed, and of the
+policy's own drives."""
 FIRST_JUDGED = POLICY_TEST.start + 500_000
 """Seed of the first track on which it is judged whether learning has helped."""
 
@@ -57,20 +59,24 @@ def training_of(config: HuntConfig, here: HuntWorker, folder: Path) -> TrainConf
     return training
 
 
-def draw_cases(config: HuntConfig, search: Search, path: Path) -> dict[str, list[Case]]:
+def draw_cases(config: HuntConfig, search: Search, passed: Sequence[Case], path: Path) -> dict[str, list[Case]]:
     """What is learnt from, and what is judged: of the failures' ``kind``, and ``plain``; once drawn it stands in the
     file ``path``, so that a training that goes on has the same.
     """
     if not path.exists():
         failures, new = search.failures, itertools.count(search.first_seed + EPISODES // 2)
-        again, end = min((config.dagger_episodes + 1) // 2, len(failures)), FIRST_JUDGED + config.judged
-        cases: dict[str, list[Case]] = {"learn": []}
-        for round_ in range(config.dagger):
-            # Every round has other failures, until all have had their turn.
-            cases["learn"] += [failures[k % len(failures)] for k in range(round_ * again, (round_ + 1) * again)]
-            cases["learn"] += [of_kind(search, next(new)) for _ in range(config.dagger_episodes - again)]
+        end = FIRST_JUDGED + config.judged
+        cases: dict[str, list[Case]] = {"passed": [*passed], "learn": []}
         cases["kind"] = [of_kind(search, k) for k in range(FIRST_JUDGED, end)]
         cases["plain"] = [Case(k, "seeds", k, {}) for k in range(end, end + config.judged)]
+        search.failures = learnable(failures)
+        again = min((config.dagger_episodes + 1) // 2, len(search.failures))
+        for round_ in range(config.dagger):
+            # Every round has other failures, until all have had their turn.
+            turn = range(round_ * again, (round_ + 1) * again)
+            cases["learn"] += [search.failures[k % len(search.failures)] for k in turn]
+            cases["learn"] += [of_kind(search, next(new)) for _ in range(config.dagger_episodes - again)]
+        search.failures = failures
         write_json(path, plain(cases))
     stored = read_object(path)
     if (judged := len(stored["plain"])) != config.judged:
@@ -78,7 +84,12 @@ def draw_cases(config: HuntConfig, search: Search, path: Path) -> dict[str, list
             f"{path.parent} was begun with --judged {judged} instead of {config.judged}: resume with the same, or give "
             "another --out."
         )
-    return {name: [Case(**case) for case in stored[name]] for name in ("learn", "kind", "plain")}
+    return {name: [Case(**case) for case in stored.get(name, ())] for name in ("passed", "learn", "kind", "plain")}
+
+
+def learnable(failures: Sequence[Case]) -> list[Case]:
+    """Those that the reference can show the way out of: what a bad camera hides cannot be done as one who sees does."""
+    return [case for case in failures if case.area != "cameras"]
 
 
 def of_kind(search: Search, seed: int) -> Case:
@@ -86,15 +97,19 @@ def of_kind(search: Search, seed: int) -> Case:
     return search.near(seed, seed) or Case(seed, "seeds", seed, {})
 
 
-def correct(config: HuntConfig, work: Work, training: TrainConfig, search: Search, folder: Path) -> dict[str, Any]:
+def correct(
+    config: HuntConfig, work: Work, training: TrainConfig, search: Search, passed: Sequence[Case], folder: Path
+) -> dict[str, Any]:
     """Teach the policy what it failed, and say what that changed on other tracks: its path, and how often each policy
     fails episodes of that kind and what it drives undisturbed.
 
-    ``search`` knows the failures, the worst first, and draws others of their kind. In ``folder``, the hunt's, the
-    training goes on where an earlier call was stopped.
+    ``search`` knows the failures, the worst first, and draws others of their kind; in the episodes that it ``passed``
+    the policy is to stay as it is. In ``folder``, the hunt's, the training goes on where an earlier call was stopped.
     """
     drive = work.drive
-    cases = draw_cases(config, search, folder / "cases.json")
+    cases = draw_cases(config, search, passed, folder / "cases.json")
+    keep(work, cases["passed"], folder / PASSED)
+    training = replace(training, data=(*training.data, *([folder / PASSED] if cases["passed"] else ())))
     fresh = [*cases["kind"], *cases["plain"]]
     before = judge(work, fresh, folder / "before.jsonl", "before")
 
@@ -119,15 +134,35 @@ def correct(config: HuntConfig, work: Work, training: TrainConfig, search: Searc
     return result
 
 
+def keep(work: Work, cases: Sequence[Case], folder: Path) -> None:
+    """Record what the policy does in these episodes in ``folder``; those that are there are not driven again."""
+    if not cases:
+        return
+    here = HuntWorker(work.drive, work.least_share).loaded
+    writer = RecordingWriter(folder, source=here.spec.source, fps=here.fps, expert=here.driver.name, resume=True)
+    there = {info.seed for info in writer.episodes}
+    missing = [case for case in cases if case.seed not in there]
+    with resumable(lambda: f"what it passed is kept in {folder}"), progress_bar() as bar:
+        task = bar.add_task("passed", total=len(missing), state="what it is not to unlearn")
+        with work.do("keep", missing) as done:
+            for _, episode in done:
+                writer.add(episode)
+                bar.update(task, advance=1)
+
+
 def change(cases: dict[str, list[Case]], old: dict[int, Row], new: dict[int, Row]) -> dict[str, Any]:
     """How often each of two policies fails the fresh episodes, and what the new one gains undisturbed."""
     pairs = [(old[case.seed], new[case.seed]) for case in cases["kind"]]
     fair = [(one, other) for one, other in pairs if not (one["unfair"] or other["unfair"])]
     failed = [[float(row["failed"]) for row in rows] for rows in zip(*fair, strict=True)]
+    areas: dict[str, list[int]] = {}
+    for one, other in fair:
+        counts = areas.setdefault(one["area"], [0, 0, 0])
+        areas[one["area"]] = [counts[0] + 1, counts[1] + one["failed"], counts[2] + other["failed"]]
     returns = [[rows[case.seed]["episode_return"] for case in cases["plain"]] for rows in (new, old)]
     return {
         "episodes": len(fair), "failed_before": sum(one["failed"] for one, _ in fair),
-        "failed_after": sum(other["failed"] for _, other in fair),
+        "failed_after": sum(other["failed"] for _, other in fair), "areas": areas,
         "fewer": paired_difference(*failed) if fair else None, "undisturbed_gain": paired_difference(*returns),
     }  # fmt: skip
 
@@ -171,8 +206,10 @@ def in_words(result: dict[str, Any], old: str, plain: int) -> str:
             return "not known of so few"
         return f"{numbers['value']:{form}}, {between(numbers['interval95'], form)}"
 
+    parts = [f"{area} {failed} -> {after} of {count}" for area, (count, failed, after) in result["areas"].items()]
+    areas = f": {', '.join(parts)}" if len(parts) > 1 else ""
     return (
         f"fresh episodes of that kind: {result['failed_before']} of {result['episodes']} failed {old}, "
-        f"{result['failed_after']} after ({sure(result['fewer'], '+.0%')} fewer)\n"
+        f"{result['failed_after']} after ({sure(result['fewer'], '+.0%')} fewer){areas}\n"
         f"undisturbed, {plain} other tracks: return {sure(result['undisturbed_gain'], '+.1f')}"
     )

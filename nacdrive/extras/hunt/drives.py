@@ -16,7 +16,7 @@ from nacdrive.extras.hunt.judge import Lookout, failure, faults, needs_reference
 from nacdrive.extras.hunt.search import Case
 from nacdrive.rollout.drive import Drive, LoadedDrive
 from nacdrive.rollout.evaluate import EvalJob, RolloutWorker
-from nacdrive.rollout.recorder import EpisodeBuffer, expert_action
+from nacdrive.rollout.recorder import EpisodeBuffer, executed_action, expert_action
 from nacdrive.rollout.results import KINDS, OPTIONAL, ResultsFile, Row
 from nacdrive.viz.video import video
 
@@ -86,6 +86,19 @@ class HuntWorker:
             "failed_s": lookout.when_s(failed) if failed is not None else None,
             "reference_return": None if reference is None else reference["episode_return"], "unfair": unfair,
         }  # fmt: skip
+
+    def keep(self, case: Case) -> Episode:
+        """The policy's drive, labelled by what it does itself: to learn on without unlearning it."""
+        loaded = LoadedDrive(case.of(self.loaded.drive), driver=self.loaded.driver)
+        buffer = EpisodeBuffer(executed_action, loaded.spec.image_format)
+
+        def decided(tick: Tick) -> None:
+            if not tick.held:
+                buffer(replace(tick, t_s=tick.taken_s, frame_t_s=None))
+
+        row, _ = episode_of(loaded, case, decided)
+        buffer.ended = row["ending"]
+        return buffer.episode(source=loaded.spec.source, driver=loaded.driver.name, meta={"hunt": dict(case.knobs)})
 
     def replay(self, replay: Replay) -> tuple[Row, Episode]:
         """Drive a failure again: its row, and the moments before it as an episode, labelled where that can be."""

@@ -56,7 +56,7 @@ def run(config: HuntConfig) -> dict[str, Any]:
     here = HuntWorker(drive, config.least_share)
     _ = here.reference.driver
     if config.train:
-        from nacdrive.extras.hunt.correct import correct, training_of
+        from nacdrive.extras.hunt.correct import correct, learnable, training_of
 
         training = training_of(config, here, config.folder)
     knobs = knobs_of(spec, drive, config.areas)
@@ -77,11 +77,13 @@ def run(config: HuntConfig) -> dict[str, Any]:
             f"{len(results.rows)} episodes are kept in {folder}: the same command with --resume "
             "goes on, and films what failed."
         )
-    if config.train and not summary["failures"]:
-        print("nothing failed, so nothing was learnt: search longer (--resume, --minutes), or in other --areas.")
+    cases.failures = [case_of(row) for row in worst_first(results.rows.values())]
+    if config.train and not learnable(cases.failures):
+        what = "nothing failed but for bad cameras, which this does not mend" if cases.failures else "nothing failed"
+        print(f"{what}, so nothing was learnt: search longer (--resume, --minutes), or in other --areas.")
     elif config.train:
-        cases.failures = [case_of(row) for row in worst_first(results.rows.values())]
-        summary["train"] = correct(config, work, training, cases, folder)
+        passed = [case_of(row) for row in results.rows.values() if not (row["failed"] or row["unfair"])]
+        summary["train"] = correct(config, work, training, cases, passed, folder)
         write_json(folder / SUMMARY, plain({**summary, "run": run_record(config)}))
     return summary
 

@@ -335,10 +335,10 @@ def test_the_policy_of_more_rounds_is_driven_itself_and_what_is_judged_stays(
         (tmp_path / f"{rounds}.pt").write_bytes(model_file.read_bytes())
         work = Work(drive, config.least_share, 0, None)
         more = replace(config, dagger=rounds)
-        assert "control" not in correct.correct(more, work, correct.training_of(more, here, tmp_path), search, tmp_path)
+        assert "control" not in correct.correct(more, work, correct.training_of(more, here, tmp_path), search, [], tmp_path)
     assert driven == [name for name in (model_file.name, "1.pt", "2.pt") for _ in range(2)]
     with pytest.raises(UserError, match="was begun with --judged 1 instead of 2: resume with the same"):
-        correct.draw_cases(replace(config, judged=2), search, tmp_path / "cases.json")
+        correct.draw_cases(replace(config, judged=2), search, [], tmp_path / "cases.json")
 
 
 def test_the_control_learns_from_the_same_tracks_with_nothing_turned(
@@ -369,7 +369,7 @@ def test_the_control_learns_from_the_same_tracks_with_nothing_turned(
 
     monkeypatch.setattr(correct, "judge", judge)
     training = correct.training_of(config, HuntWorker(drive, config.least_share), tmp_path)
-    result = correct.correct(config, Work(drive, config.least_share, 0, None), training, search, tmp_path)
+    result = correct.correct(config, Work(drive, config.least_share, 0, None), training, search, [], tmp_path)
     assert [seed for seed, _ in taught["control"]] == [seed for seed, _ in taught["train"]]
     assert taught["train"][0][1].options["start_speed"] == 40.0
     assert all("start_speed" not in one.options for _, one in taught["control"])
@@ -389,7 +389,9 @@ def test_every_round_drives_other_failures_and_other_tracks(
     drive = config.driven(model_file)
     search = Search(knobs_of(config.spec, drive, ("starts",)), ("starts",), 0, {}, lambda count: False)
     search.failures = [Case(k, "starts", 3_100_000 + k, {"start_speed": 10.0 * k}) for k in range(1, 4)]
-    learnt = correct.draw_cases(config, search, tmp_path / "cases.json")["learn"]
+    failures = search.failures = [*search.failures, Case(9, "cameras", 3_100_009, {"noise": 0.1})]
+    learnt = correct.draw_cases(config, search, [], tmp_path / "cases.json")["learn"]
+    assert search.failures is failures and {case.area for case in learnt} == {"starts"}, "cameras are not learnt from"
     rounds = [learnt[k : k + 4] for k in (0, 4, 8)]
     assert [[case.number for case in each if case.near is None] for each in rounds] == [[1, 2], [3, 1], [2, 3]]
     assert len({case.seed for each in rounds for case in each if case.near is not None}) == 6
@@ -401,6 +403,30 @@ def test_every_round_drives_other_failures_and_other_tracks(
     for number in (1, 2, 3, 4):
         train.collect_round(training, tmp_path, number, TrainCallbacks(), cases)
     assert driven == [[case.seed for case in each] for each in (*rounds, rounds[0])]
+
+
+def test_what_it_passed_is_labelled_by_what_it_did_and_learnt_beside_the_old_data(
+    model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = (shipped("recordings") / "carracing-sample",)
+    config = HuntConfig(model=str(model_file), train=True, data=data, judged=1, **{**SHORT, "max_frames": 40})
+    drive = config.driven(model_file)
+    search = Search((), ("seeds",), 0, {}, lambda count: False)
+    taught: list[Any] = []
+    monkeypatch.setattr(
+        correct, "train_policy", lambda training, *_, **__: (taught.append(training.data), model_file)[1]
+    )
+    training = correct.training_of(config, HuntWorker(drive, config.least_share), tmp_path)
+    passed = [Case(k, "cameras", 3_100_000 + k, {"late": 2, "dropped": 0.3}) for k in range(2)]
+    for _ in range(2):  # the second time nothing is driven again, and the same is learnt
+        correct.correct(config, Work(drive, config.least_share, 0, None), training, search, passed, tmp_path)
+    assert taught == [(*data, tmp_path / "passed")] * 2
+    kept = Recording.open(tmp_path / "passed")
+    episode = kept.load(0)
+    assert [info.seed for info in kept.episodes] == [case.seed for case in passed]
+    np.testing.assert_array_equal(episode.expert_choice, episode.choice)
+    assert episode.expert_logits is not None and (episode.expert_logits.argmax(1) == episode.choice).all()
+    assert 2 < len(episode) < 10 and (np.diff(episode.t_s) > 0).all(), "what was held while no frame came is left out"
 
 
 def test_it_learns_on_as_it_was_taught(tmp_path: Path) -> None:
