@@ -37,5 +37,5 @@ def test_the_pedal_is_a_factor_and_an_offset_of_what_it_was_and_the_steering_as_
 def test_a_policy_without_a_pedal_is_refused():
     with pytest.raises(UserError, match="gives no pedal"):
         with_pedal(small_policy("nac-steady-choices"), 1.1, 0.07)
-    with pytest.raises(UserError, match="factor nan and offset 0.07: give two finite numbers"):
+    with pytest.raises(UserError, match=r"factor nan and offset 0\.07: give two finite numbers"):
         with_pedal(small_policy("nac-steady-steers"), float("nan"), 0.07)

@@ -7,7 +7,6 @@ from pathlib import Path
 from threading import Event
 
 import numpy as np
-import pytest
 
 from nacdrive.common.action import Action
 from nacdrive.datasets.recording import Recording

@@ -48,9 +48,7 @@ def load_what_if(folder: Path, model: str) -> WhatIf:
 
     def make_env(seed: int) -> DrivingEnv:
         driven = recording.load(places[seed])
-        return loaded.make_env(
-            seed, track=driven.meta.get("track"), between_frames=driven.between_frames is not None
-        )
+        return loaded.make_env(seed, track=driven.meta.get("track"), between_frames=driven.between_frames is not None)
 
     apart = JPEG_LEVELS if spec.image_format == "jpeg" else 0.0
     beside = (lambda: loaded.expert) if drive.expert is not None else None

@@ -335,7 +335,9 @@ def test_the_policy_of_more_rounds_is_driven_itself_and_what_is_judged_stays(
         (tmp_path / f"{rounds}.pt").write_bytes(model_file.read_bytes())
         work = Work(drive, config.least_share, 0, None)
         more = replace(config, dagger=rounds)
-        assert "control" not in correct.correct(more, work, correct.training_of(more, here, tmp_path), search, [], tmp_path)
+        assert "control" not in correct.correct(
+            more, work, correct.training_of(more, here, tmp_path), search, [], tmp_path
+        )
     assert driven == [name for name in (model_file.name, "1.pt", "2.pt") for _ in range(2)]
     with pytest.raises(UserError, match="was begun with --judged 1 instead of 2: resume with the same"):
         correct.draw_cases(replace(config, judged=2), search, [], tmp_path / "cases.json")
