@@ -29,6 +29,7 @@ from nacdrive.drivers.override import Override
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.start import bad_start
 from nacdrive.rollout.drive import Drive
+from sampled_drives import several_faults
 
 CAMERAS = {
     "good": CameraNoise(),
@@ -38,13 +39,13 @@ CAMERAS = {
     "5 to 20 Hz": CameraNoise(rate=(5.0, 20.0)),
 }
 USUAL = {"renderer": "fast"}
-STARTS, LED_OFF = "bad starts", "led off, to the "
+STARTS, LED_OFF, SEVERAL = "bad starts", "led off, to the ", "several faults"
 VALIDATION = range(3_999_000, 3_999_016), range(3_998_200, 3_998_216)
-TESTS = [range(first, first + 100) for first in range(2_000_000, 2_007_000, 1000)]
-"""The first tracks, and those of --tests 2 to 7, for what was taught after the ones before had been looked at."""
-BEGINS = [range(first, first + 24) for first in range(4_000_200, 4_007_200, 1000)]
+TESTS = [range(first, first + 100) for first in range(2_000_000, 2_008_000, 1000)]
+"""The first tracks, and those of --tests 2 to 8, for what was taught after the ones before had been looked at."""
+BEGINS = [range(first, first + 24) for first in range(4_000_200, 4_008_200, 1000)]
 """Tracks on which the car begins at rest beside the road, and has 600 frames."""
-LED = [range(first, first + 8) for first in range(3_999_020, 3_999_720, 100)]
+LED = [range(first, first + 8) for first in range(3_999_020, 3_999_820, 100)]
 """Tracks on which a car is led off the road."""
 WON = 0.05
 """Share of the lap from which on a car has left the place where it stood."""
@@ -66,7 +67,11 @@ def to_the_left(driver: Driver) -> Override:
 
 def validation_jobs(parts: int) -> list[tuple[str, int, Drive]]:
     """Name of the camera, seed, and how it is driven: on so many parts of the validation tracks."""
-    return camera_jobs([seed for part in VALIDATION[:parts] for seed in part])
+    return camera_jobs(validation_tracks(parts))
+
+
+def validation_tracks(parts: int) -> list[int]:
+    return [seed for part in VALIDATION[:parts] for seed in part]
 
 
 def camera_jobs(seeds: Iterable[int]) -> list[tuple[str, int, Drive]]:
@@ -84,6 +89,11 @@ def test_jobs(which: int) -> list[tuple[str, int, Drive]]:
         led = Drive(options=USUAL, around=(f"carracing_cameras:to_the_{side}",), safety_stop=False)
         drives += [(LED_OFF + side, seed, led) for seed in LED[which]]
     return drives
+
+
+def several_jobs(seeds: Iterable[int]) -> list[tuple[str, int, Drive]]:
+    """On each track a camera of its own with several faults."""
+    return [(SEVERAL, seed, Drive(options=USUAL, camera=several_faults(np.random.default_rng(seed)))) for seed in seeds]
 
 
 def drive_all(who: dict[str, Drive], jobs: list[tuple[str, int, Drive]], out: Path) -> None:
@@ -116,16 +126,16 @@ def show(path: Path, against: str | None, expert: str | None) -> None:
     returns = {
         (name, camera): {r["seed"]: r["return"] for r in rows if (r["who"], r["camera"]) == (name, camera)}
         for name in names
-        for camera in CAMERAS
+        for camera in (*CAMERAS, SEVERAL)
     }
     for name in names:
         means = []
-        for camera in CAMERAS:
+        for camera in (*CAMERAS, SEVERAL):
             mine = returns[name, camera]
             if not mine:
                 continue
             values = np.array(list(mine.values()))
-            means.append(values.mean())
+            means += [values.mean()] if camera != SEVERAL else []
             line = (
                 f"{name} | {camera} | {values.mean():.1f} ± {values.std(ddof=1):.0f}, {(values < 800).sum()} below 800"
             )
@@ -153,6 +163,7 @@ def main() -> None:
     parts = range(1, 1 + len(VALIDATION))
     parser.add_argument("--validation", type=int, nargs="?", const=1, choices=parts, help="on so many parts of them")
     parser.add_argument("--tests", type=int, default=1, choices=range(1, 1 + len(TESTS)))
+    parser.add_argument("--several", action="store_true", help="on the same tracks through cameras with several faults")
     parser.add_argument("--against", help="who is subtracted")
     parser.add_argument("--expert", help="whose undisturbed returns are 100 %%")
     parser.add_argument("--show", action="store_true", help="drive nothing")
@@ -161,7 +172,11 @@ def main() -> None:
     torch.set_num_threads(1)
     who = {str(path): Drive(model=path) for path in given.models} | {name: Drive(driver=name) for name in given.experts}
     if not given.show:
-        jobs = validation_jobs(given.validation) if given.validation else test_jobs(given.tests - 1)
+        if given.several:
+            seeds = validation_tracks(given.validation) if given.validation else TESTS[given.tests - 1]
+            jobs = several_jobs(seeds)
+        else:
+            jobs = validation_jobs(given.validation) if given.validation else test_jobs(given.tests - 1)
         drive_all(who, jobs, given.out)
     show(given.out, given.against, given.expert)
 

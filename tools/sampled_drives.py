@@ -244,12 +244,33 @@ class TrainingDrives(ABC):
         """Where the car of a drive begins; until when, in seconds, it is led."""
 
 
+def several_faults(rng: np.random.Generator) -> CameraNoise:
+    """As ``nacdrive hunt`` searches cameras: each fault with an even chance, one at least."""
+    shares, on = rng.random(6), rng.random(6) < 0.5
+    on[rng.integers(6)] = True
+    faults = {
+        "noise": 0.15 * shares[0],
+        "blackout": 0.2 * shares[1],
+        "delay_steps": 1 + round(shares[2]),
+        "brightness": 0.5 + shares[3],
+        "dropped": 0.4 * shares[4],
+        "late": 1 + round(shares[5]),
+    }
+    given = {name: value for (name, value), is_on in zip(faults.items(), on, strict=True) if is_on}
+    return CameraNoise(**given)  # type: ignore[arg-type]
+
+
 class CarRacingDrives(TrainingDrives):
-    kinds = {"good": 0.25, "5 to 20 Hz": 0.25, "noise, late": 0.1, "black": 0.2, "dusk": 0.1, "bad start": 0.1}
+    kinds = {
+        "good": 0.25, "5 to 20 Hz": 0.25, "noise, late": 0.1, "black": 0.2, "dusk": 0.1, "bad start": 0.1,
+        "several faults": 0.0,
+    }  # fmt: skip
     states, gamma, return_scale, world = 6 + 2 + len(AHEAD) + 7, 0.99, 100.0, CarRacingWorld
     action_std = (0.05, 0.15)
 
     def camera(self, kind: str, rng: np.random.Generator) -> CameraNoise:
+        if kind == "several faults":
+            return several_faults(rng)
         share = float(rng.random())
         bad = {
             "5 to 20 Hz": CameraNoise(rate=(5.0, 20.0)),
