@@ -148,12 +148,14 @@ class TrainConfig(
 
 def as_taught(policy: Policy, *, drives: bool = False) -> dict[str, Any]:
     """Options of a training in which the policy learns on, with labels that count as when it was taught; where it
-    ``drives`` (DAgger), through a camera as bad as then.
+    ``drives`` (DAgger), through a camera as bad as then, unless rewards have taught it since what is best there: an
+    expert who sees well does not know that.
     """
     learnt = policy.meta.get("config") or {}
-    names = ("batch_size", "soft", "class_weights", *(("vary_camera",) if drives else ()))
+    sees_badly = drives and "reinforced" not in policy.meta
+    names = ("batch_size", "soft", "class_weights", *(("vary_camera",) if sees_badly else ()))
     options = {name: learnt[name] for name in names if name in learnt}
-    if drives:
+    if sees_badly:
         camera, known = learnt.get("disturbance") or {}, {field.name for field in fields(CameraNoise)}
         options["disturbance"] = CameraNoise(**{name: value for name, value in camera.items() if name in known})
     model = str(learnt.get("model", policy.config.model))
