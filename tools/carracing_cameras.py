@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from rich.progress import track
+from sampled_drives import several_faults
 
 from nacdrive.common.action import FULL_BRAKE, Action
 from nacdrive.common.statistics import fraction, paired_difference
@@ -29,7 +30,6 @@ from nacdrive.drivers.override import Override
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.start import bad_start
 from nacdrive.rollout.drive import Drive
-from sampled_drives import several_faults
 
 CAMERAS = {
     "good": CameraNoise(),

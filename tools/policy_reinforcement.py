@@ -173,14 +173,15 @@ class Options:
     def shares(self, training: TrainingDrives) -> dict[str, float]:
         """Of each kind of drive; ``UserError`` if they are none."""
         given = self.cameras or tuple(training.kinds.values())
-        # Of the last kinds, those that are not given are not driven.
-        given = (*given, *[0.0] * (len(training.kinds) - len(given)))
-        if len(given) != len(training.kinds) or min(given) < 0 or not abs(sum(given) - 1) <= 1e-6:
+        # Of the last kinds, those that are not given, or get nothing, are not driven.
+        while given and given[-1] == 0:
+            given = given[:-1]
+        if not 0 < len(given) <= len(training.kinds) or min(given) < 0 or not abs(sum(given) - 1) <= 1e-6:
             names = " | ".join(training.kinds)
             raise UserError(
                 f"--cameras are shares of {names}: give up to {len(training.kinds)} numbers from 0 whose sum is 1."
             )
-        return dict(zip(training.kinds, given, strict=True))
+        return dict(zip(training.kinds, given, strict=False))
 
     def jobs(self, iteration: int, training: TrainingDrives) -> list[tuple[int, str, CameraNoise]]:
         """Seed, kind and camera of each drive of an iteration, by its number and the run's seed alone."""

@@ -45,7 +45,7 @@ class ExpertOption(Options):
     """Who rides along and says what to do, and whom record lets drive: ppo or continuous (shipped, CarRacing),
     geometric, racing-line, predictive, ppo-rescued, the path of an exported PPO policy, module:MyExpert, none (drive,
     eval: nobody), or keyboard (record: a person at the page). If not given, who taught the policy, or the environment's
-    usual one (racing-line for CarRacing's steering and pedals)."""
+    usual one."""
 
 
 class DriverOption(Options):

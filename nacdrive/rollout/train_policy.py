@@ -71,7 +71,7 @@ def train_policy(
         config = dataclasses.replace(config, model=own["model"], window=own["window"], out=config.folder)
     if expert is not None and env is not None:
         check_kind(env, expert, new)
-        check_pace(env, expert, new.repeat)
+        check_pace(env, expert, new.repeat if first is None else first.repeat)
     folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
     # Of lessons nothing is kept aside.
     data = {} if config.lessons else {", ".join(map(str, config.data)): fingerprint([*train, *valid])}
@@ -107,7 +107,8 @@ def train_policy(
             round_=round_, device=device, on_step=callbacks.on_step,
         )  # fmt: skip
         policy.network.to("cpu")
-        save_policy(policy, done, describe(config, result, len(train) + len(valid), round_))
+        learnt = {} if first is None or "reinforced" not in first.meta else {"reinforced": first.meta["reinforced"]}
+        save_policy(policy, done, describe(config, result, len(train) + len(valid), round_) | learnt)
         checkpoint_path(folder, round_).unlink(missing_ok=True)
         callbacks.on_round(round_, result)
     final = load_policy(round_path(folder, config.rounds))

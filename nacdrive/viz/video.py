@@ -28,7 +28,8 @@ def video(target: Path, title: str, fps: float, caption: str = "", actions: Sequ
     Args:
         target: The file.
         title: Over the panel.
-        fps: Pictures per second of the video, which runs in real time: each Tick is shown until the next one.
+        fps: Pictures per second of the video, which runs in real time: a Tick is shown until the next one; of those
+            that come faster some are left out.
         caption: See ``FrameOverlay``.
         actions: Names of the environment's discrete actions.
     """
@@ -46,24 +47,28 @@ def video(target: Path, title: str, fps: float, caption: str = "", actions: Sequ
 
 
 class VideoWriter:
-    """Listener that paints each Tick and hands the picture to ffmpeg; the file begins with the first Tick."""
+    """Listener that paints Ticks and hands the pictures to ffmpeg; the file begins with the first Tick."""
+
+    __name__ = "film"
 
     def __init__(self, stack: contextlib.ExitStack, target: Path, overlay: FrameOverlay, fps: float) -> None:
         self._stack, self._target, self._overlay, self._fps = stack, target, overlay, fps
         self._ffmpeg: subprocess.Popen[bytes] | None = None
         self._last: Tick | None = None
-        self._began_s, self._sent = 0.0, 0
+        self._picture, self._began_s, self._sent = b"", 0.0, 0
 
     def __call__(self, tick: Tick) -> None:
-        picture = self._overlay.paint(tick)
         if self._last is None or tick.episode != self._last.episode or tick.t_s < self._last.t_s:
             self._began_s, self._sent = tick.t_s, 0
         self._last, due = tick, round((tick.t_s - self._began_s) * self._fps) + 1
         # A long pause is not filmed.
-        count = min(due - self._sent, max(1, int(self._fps)))
-        self._sent = due
-        for _ in range(count + (round(HOLD_LAST_S * self._fps) if tick.done else 0)):
-            self._send(picture)
+        count, self._sent = min(due - self._sent, max(1, int(self._fps))), due
+        for _ in range(count - 1):
+            self._send(self._picture)
+        if count > 0 or tick.done:
+            self._picture = self._overlay.paint(tick)
+        for _ in range(min(count, 1) + (round(HOLD_LAST_S * self._fps) if tick.done else 0)):
+            self._send(self._picture)
 
     def _open(self) -> subprocess.Popen[bytes]:
         partial = self._stack.enter_context(atomic_path(self._target))

@@ -73,6 +73,18 @@ def test_a_film_runs_in_real_time_whatever_the_rate_of_its_decisions(rate: float
     assert frames == pytest.approx(2 * (2 * 25 + 1) + 25, abs=1)
 
 
+def test_a_picture_stands_from_its_decision_to_the_next(tmp_path: Path) -> None:
+    target = tmp_path / "a.mp4"
+    with video(target, "title", 10.0) as film:
+        for k, t_s in enumerate((0.0, 0.3, 0.34, 1.0)):
+            film(replace(tick(k + 1), t_s=t_s))
+    reader, red = cv2.VideoCapture(str(target)), []
+    while (read := reader.read())[0]:
+        red.append(round(float(read[1][240, :HEIGHT, 2].mean())))
+    first, second, last = red[0], red[3], red[-1]
+    assert first < second < last and red == [first] * 3 + [second] * 7 + [last]
+
+
 def test_browsers_can_play_it_from_the_first_byte(tmp_path: Path) -> None:
     target = tmp_path / "a.mp4"
     with video(target, "title", 25) as film:

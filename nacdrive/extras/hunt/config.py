@@ -64,6 +64,10 @@ class HuntConfig(
                 "--train mixes what failed with what the policy has learnt from, so that nothing is unlearnt: give "
                 "--data its recordings, and --dagger at least 1."
             )
+        if self.train and set(self.areas) == {"cameras"}:
+            raise UserError(
+                "--train does not teach failures of cameras, for the reference sees well: name other --areas, too."
+            )
         if self.data and not self.train:
             raise UserError("--data is what --train mixes with what failed: add --train, or leave it out.")
         if self.control and not self.train:

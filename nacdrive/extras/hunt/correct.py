@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_json
@@ -26,13 +27,13 @@ from nacdrive.models.policy import Policy
 from nacdrive.rollout.dagger import check_kind, check_pace
 from nacdrive.rollout.results import Row
 from nacdrive.rollout.train_config import TrainConfig, as_taught
-from nacdrive.rollout.train_policy import TrainCallbacks, read_data, train_policy
+from nacdrive.rollout.train_policy import TrainCallbacks, learning_task, read_data, train_policy
 from nacdrive.training.fit import FitUpdate
 from nacdrive.viz.report import between
 
 LEARNING_RATE = 3e-4
 """A third of the usual: it learns on."""
-TRAINED, CONTROL, PASSED = "train", "control", "passed"
+TRAINED, CONTROL, KEPT = "train", "control", "kept"
 """Folders within the hunt's: of the trainings from the failures and from the same tracks undisturbed, and of the
 policy's own drives."""
 FIRST_JUDGED = POLICY_TEST.start + 500_000
@@ -59,32 +60,39 @@ def training_of(config: HuntConfig, here: HuntWorker, folder: Path) -> TrainConf
     return training
 
 
-def draw_cases(config: HuntConfig, search: Search, passed: Sequence[Case], path: Path) -> dict[str, list[Case]]:
-    """What is learnt from, and what is judged: of the failures' ``kind``, and ``plain``; once drawn it stands in the
-    file ``path``, so that a training that goes on has the same.
+def draw_cases(config: HuntConfig, search: Search, others: Sequence[Case], path: Path) -> dict[str, list[Case]]:
+    """What is learnt from, of the ``others`` those in which the policy is ``kept`` as it is, at most twice as many, and
+    what is judged: of the failures' ``kind``, and ``plain``. Once drawn it stands in the file ``path``, so that a
+    training that goes on has the same; more rounds are added.
     """
-    if not path.exists():
-        failures, new = search.failures, itertools.count(search.first_seed + EPISODES // 2)
-        end = FIRST_JUDGED + config.judged
-        cases: dict[str, list[Case]] = {"passed": [*passed], "learn": []}
-        cases["kind"] = [of_kind(search, k) for k in range(FIRST_JUDGED, end)]
-        cases["plain"] = [Case(k, "seeds", k, {}) for k in range(end, end + config.judged)]
-        search.failures = learnable(failures)
-        again = min((config.dagger_episodes + 1) // 2, len(search.failures))
-        for round_ in range(config.dagger):
-            # Every round has other failures, until all have had their turn.
-            turn = range(round_ * again, (round_ + 1) * again)
-            cases["learn"] += [search.failures[k % len(search.failures)] for k in turn]
-            cases["learn"] += [of_kind(search, next(new)) for _ in range(config.dagger_episodes - again)]
-        search.failures = failures
-        write_json(path, plain(cases))
-    stored = read_object(path)
+    if path.exists():
+        known = {"kept": [], **read_object(path)}
+        stored = {name: [Case(**case) for case in cases] for name, cases in known.items()}
+    else:
+        end, most = FIRST_JUDGED + config.judged, 2 * config.dagger * config.dagger_episodes
+        chosen = np.random.default_rng(config.seed).permutation(len(others))[:most]
+        stored = {
+            "kept": [others[k] for k in sorted(chosen)], "learn": [],
+            "kind": [of_kind(search, k) for k in range(FIRST_JUDGED, end)],
+            "plain": [Case(k, "seeds", k, {}) for k in range(end, end + config.judged)],
+        }  # fmt: skip
     if (judged := len(stored["plain"])) != config.judged:
         raise UserError(
             f"{path.parent} was begun with --judged {judged} instead of {config.judged}: resume with the same, or give "
             "another --out."
         )
-    return {name: [Case(**case) for case in stored.get(name, ())] for name in ("passed", "learn", "kind", "plain")}
+    failures, learn, first = search.failures, stored["learn"], search.first_seed + EPISODES // 2
+    search.failures = learnable(failures)
+    again = min((config.dagger_episodes + 1) // 2, len(search.failures))
+    for round_ in range(len(learn) // config.dagger_episodes, config.dagger):
+        # Every round has other failures, until all have had their turn.
+        turn = range(round_ * again, (round_ + 1) * again)
+        learn += [search.failures[k % len(search.failures)] for k in turn]
+        new = range(round_ * config.dagger_episodes, (round_ + 1) * config.dagger_episodes - again)
+        learn += [of_kind(search, first + k) for k in new]
+    search.failures = failures
+    write_json(path, plain(stored))
+    return stored
 
 
 def learnable(failures: Sequence[Case]) -> list[Case]:
@@ -98,26 +106,31 @@ def of_kind(search: Search, seed: int) -> Case:
 
 
 def correct(
-    config: HuntConfig, work: Work, training: TrainConfig, search: Search, passed: Sequence[Case], folder: Path
+    config: HuntConfig, work: Work, training: TrainConfig, search: Search, others: Sequence[Case], folder: Path
 ) -> dict[str, Any]:
     """Teach the policy what it failed, and say what that changed on other tracks: its path, and how often each policy
     fails episodes of that kind and what it drives undisturbed.
 
-    ``search`` knows the failures, the worst first, and draws others of their kind; in the episodes that it ``passed``
-    the policy is to stay as it is. In ``folder``, the hunt's, the training goes on where an earlier call was stopped.
+    ``search`` knows the failures, the worst first, and draws more of their kind; in ``others``, of which nothing is
+    taught, the policy is to stay as it is. In ``folder``, the hunt's, the training goes on where an earlier call was
+    stopped.
     """
     drive = work.drive
-    cases = draw_cases(config, search, passed, folder / "cases.json")
-    keep(work, cases["passed"], folder / PASSED)
-    training = replace(training, data=(*training.data, *([folder / PASSED] if cases["passed"] else ())))
+    cases = draw_cases(config, search, others, folder / "cases.json")
+    keep(work, cases["kept"], folder / KEPT)
+    own, task = [folder / KEPT] if cases["kept"] else [], learning_task(training)
     fresh = [*cases["kind"], *cases["plain"]]
     before = judge(work, fresh, folder / "before.jsonl", "before")
+
+    def load(data: Sequence[Path]) -> list[Any]:
+        # Where the hunt lies is no part of how the training was begun.
+        return task.load([*data, *own])
 
     def teach(name: str, rows: str, lessons: Sequence[Case]) -> tuple[Path, dict[int, Row]]:
         resume = resumable(lambda: f"the last checkpoint is kept in {folder / name}")
         with resume, show_training(config, name) as callbacks:
             learnt = [(case.seed, case.of(drive)) for case in lessons]
-            path = train_policy(replace(training, out=folder / name), callbacks, cases=learnt)
+            path = train_policy(replace(training, out=folder / name), callbacks, cases=learnt, load=load)
         # Who learns more rounds later is another policy.
         taught = replace(work, drive=replace(drive, model=path))
         return path, judge(taught, fresh, folder / f"{rows}-{config.dagger}.jsonl", f"after {name}")
@@ -142,8 +155,8 @@ def keep(work: Work, cases: Sequence[Case], folder: Path) -> None:
     writer = RecordingWriter(folder, source=here.spec.source, fps=here.fps, expert=here.driver.name, resume=True)
     there = {info.seed for info in writer.episodes}
     missing = [case for case in cases if case.seed not in there]
-    with resumable(lambda: f"what it passed is kept in {folder}"), progress_bar() as bar:
-        task = bar.add_task("passed", total=len(missing), state="what it is not to unlearn")
+    with resumable(lambda: f"what was driven is kept in {folder}"), progress_bar() as bar:
+        task = bar.add_task("kept", total=len(missing), state="what it is not to unlearn")
         with work.do("keep", missing) as done:
             for _, episode in done:
                 writer.add(episode)

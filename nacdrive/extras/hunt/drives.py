@@ -70,13 +70,13 @@ class HuntWorker:
         """The policy's row, with whether it failed what the reference passed."""
         lookout = Lookout()
         mine = LoadedDrive(case.of(self.loaded.drive), driver=self.loaded.driver)
-        row, road = episode_of(mine, case, lookout)
+        row, road, _ = episode_of(mine, case, lookout)
         failed: str | None = None
         unfair, reference = False, None
         if needs_reference(row, self.laps, self.least_share, self.loaded.spec.best_return):
             # The reference sees well, whatever is wrong with the policy's camera.
             drive = replace(case.of(self.reference.drive), camera=CameraNoise())
-            reference, _ = episode_of(LoadedDrive(drive, driver=self.reference.driver), case)
+            reference, *_ = episode_of(LoadedDrive(drive, driver=self.reference.driver), case)
             failed = failure(row, reference, self.laps, self.least_share)
             unfair = failed is None and bool(faults(row, self.laps))
         return {
@@ -96,9 +96,10 @@ class HuntWorker:
             if not tick.held:
                 buffer(replace(tick, t_s=tick.taken_s, frame_t_s=None))
 
-        row, _ = episode_of(loaded, case, decided)
+        row, _, meta = episode_of(loaded, case, decided)
         buffer.ended = row["ending"]
-        return buffer.episode(source=loaded.spec.source, driver=loaded.driver.name, meta={"hunt": dict(case.knobs)})
+        meta |= {"hunt": {"area": case.area, **case.knobs}}
+        return buffer.episode(source=loaded.spec.source, driver=loaded.driver.name, meta=meta)
 
     def replay(self, replay: Replay) -> tuple[Row, Episode]:
         """Drive a failure again: its row, and the moments before it as an episode, labelled where that can be."""
@@ -118,8 +119,8 @@ class HuntWorker:
                 title = f"{loaded.driver.name}, seed {case.seed}"
                 film = video(replay.film, title, loaded.fps, actions=loaded.spec.actions)
                 listeners.append(stack.enter_context(film))
-            row, _ = episode_of(again, case, *listeners)
-        meta: dict[str, Any] = {"hunt": {"area": case.area, "failed_s": replay.failed_s, **case.knobs}}
+            row, _, meta = episode_of(again, case, *listeners)
+        meta |= {"hunt": {"area": case.area, "failed_s": replay.failed_s, **case.knobs}}
         buffer.ended = row["ending"] if row["simulated_s"] <= last else "after the failure"
         return row, buffer.episode(source=loaded.spec.source, driver=loaded.driver.name, meta=meta)
 
@@ -139,8 +140,10 @@ class Work:
         return closing(run_by_method(HuntWorker, made, method, jobs, workers=self.workers, ray=self.ray))
 
 
-def episode_of(loaded: LoadedDrive, case: Case, *listeners: Listener) -> tuple[Row, dict[str, float | str]]:
-    """How a case is driven, and what its road is like."""
+def episode_of(
+    loaded: LoadedDrive, case: Case, *listeners: Listener
+) -> tuple[Row, dict[str, float | str], dict[str, Any]]:
+    """How a case is driven, what its road is like, and what else the environment says of it to a recording."""
     with closing(loaded.make_env(case.seed)) as env:
         job = EvalJob("policy", case.number, case.seed, loaded.drive.track or "")
-        return RolloutWorker(loaded, env=env).drive(job, listeners), env.road_features()
+        return RolloutWorker(loaded, env=env).drive(job, listeners), env.road_features(), env.episode_meta()

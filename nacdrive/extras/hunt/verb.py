@@ -78,12 +78,13 @@ def run(config: HuntConfig) -> dict[str, Any]:
             "goes on, and films what failed."
         )
     cases.failures = [case_of(row) for row in worst_first(results.rows.values())]
-    if config.train and not learnable(cases.failures):
+    taught = learnable(cases.failures) if config.train else []
+    if config.train and not taught:
         what = "nothing failed but for bad cameras, which this does not mend" if cases.failures else "nothing failed"
         print(f"{what}, so nothing was learnt: search longer (--resume, --minutes), or in other --areas.")
     elif config.train:
-        passed = [case_of(row) for row in results.rows.values() if not (row["failed"] or row["unfair"])]
-        summary["train"] = correct(config, work, training, cases, passed, folder)
+        others = [case for row in results.rows.values() if not row["unfair"] and (case := case_of(row)) not in taught]
+        summary["train"] = correct(config, work, training, cases, others, folder)
         write_json(folder / SUMMARY, plain({**summary, "run": run_record(config)}))
     return summary
 

@@ -30,7 +30,7 @@ from nacdrive.datasets.recording import Recording
 from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.extras.hunt import correct, verb
 from nacdrive.extras.hunt.config import HuntConfig
-from nacdrive.extras.hunt.drives import HuntWorker, Work, hunt_results
+from nacdrive.extras.hunt.drives import HuntWorker, Replay, Work, hunt_results
 from nacdrive.extras.hunt.search import Case, Search, knobs_of
 from nacdrive.extras.hunt.verb import MINUTES, run
 from nacdrive.models import load_policy, save_policy
@@ -38,6 +38,8 @@ from nacdrive.rollout import train_policy as train
 from nacdrive.rollout.evaluate import EvalJob, RolloutWorker
 from nacdrive.rollout.results import ResultsFile
 from nacdrive.rollout.train_policy import TrainCallbacks
+from nacdrive.tasks import load_driving_task
+from nacdrive.tasks.udacity import drive_sample
 from nacdrive.training.fit import FitUpdate
 from nacdrive.training.fit import Progress as FitProgress
 from tests.helpers.episodes import begin, make_episode
@@ -298,6 +300,8 @@ def test_a_full_disk_ends_a_hunt_in_a_sentence_and_the_same_command_goes_on(
 def test_a_training_without_its_old_data_or_of_what_cannot_learn_is_refused(model_file: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="give --data its recordings"):
         HuntConfig(train=True)
+    with pytest.raises(UserError, match="--train does not teach failures of cameras"):
+        HuntConfig(train=True, data=(tmp_path,), areas=("cameras",))
     for alone in ({"data": (tmp_path,)}, {"control": True}):
         with pytest.raises(UserError, match="add --train, or leave it out"):
             HuntConfig(**alone)  # type: ignore[arg-type]
@@ -354,7 +358,7 @@ def test_the_control_learns_from_the_same_tracks_with_nothing_turned(
     search.failures = [Case(3, "starts", 3100003, {"start_speed": 40.0})]
     taught: dict[str, Any] = {}
 
-    def train(training: Any, callbacks: Any, cases: Any) -> Path:
+    def train(training: Any, callbacks: Any, cases: Any, load: Any) -> Path:
         taught[training.out.name] = cases
         return Path(shutil.copy(model_file, tmp_path / f"{training.out.name}.pt"))
 
@@ -392,7 +396,9 @@ def test_every_round_drives_other_failures_and_other_tracks(
     search = Search(knobs_of(config.spec, drive, ("starts",)), ("starts",), 0, {}, lambda count: False)
     search.failures = [Case(k, "starts", 3_100_000 + k, {"start_speed": 10.0 * k}) for k in range(1, 4)]
     failures = search.failures = [*search.failures, Case(9, "cameras", 3_100_009, {"noise": 0.1})]
+    begun = correct.draw_cases(replace(config, dagger=2), search, [], tmp_path / "cases.json")["learn"]
     learnt = correct.draw_cases(config, search, [], tmp_path / "cases.json")["learn"]
+    assert learnt[:8] == begun and len(begun) == 8, "more rounds are added"
     assert search.failures is failures and {case.area for case in learnt} == {"starts"}, "cameras are not learnt from"
     rounds = [learnt[k : k + 4] for k in (0, 4, 8)]
     assert [[case.number for case in each if case.near is None] for each in rounds] == [[1, 2], [3, 1], [2, 3]]
@@ -407,7 +413,7 @@ def test_every_round_drives_other_failures_and_other_tracks(
     assert driven == [[case.seed for case in each] for each in (*rounds, rounds[0])]
 
 
-def test_what_it_passed_is_labelled_by_what_it_did_and_learnt_beside_the_old_data(
+def test_what_is_not_taught_is_labelled_by_what_it_did_and_learnt_beside_the_old_data(
     model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = (shipped("recordings") / "carracing-sample",)
@@ -415,20 +421,37 @@ def test_what_it_passed_is_labelled_by_what_it_did_and_learnt_beside_the_old_dat
     drive = config.driven(model_file)
     search = Search((), ("seeds",), 0, {}, lambda count: False)
     taught: list[Any] = []
-    monkeypatch.setattr(
-        correct, "train_policy", lambda training, *_, **__: (taught.append(training.data), model_file)[1]
-    )
+
+    def train(training: Any, *_: Any, load: Any, **__: Any) -> Path:
+        taught.append((training.data, [sample.name for sample in load(training.data)]))
+        return model_file
+
+    monkeypatch.setattr(correct, "train_policy", train)
     training = correct.training_of(config, HuntWorker(drive, config.least_share), tmp_path)
-    passed = [Case(k, "cameras", 3_100_000 + k, {"late": 2, "dropped": 0.3}) for k in range(2)]
+    others = [Case(k, "cameras", 3_100_000 + k, {"late": 2, "dropped": 0.3}) for k in range(2)]
     for _ in range(2):  # the second time nothing is driven again, and the same is learnt
-        correct.correct(config, Work(drive, config.least_share, 0, None), training, search, passed, tmp_path)
-    assert taught == [(*data, tmp_path / "passed")] * 2
-    kept = Recording.open(tmp_path / "passed")
+        correct.correct(config, Work(drive, config.least_share, 0, None), training, search, others, tmp_path)
+    kept = Recording.open(tmp_path / "kept")
+    names = [sample.name for sample in load_driving_task("carracing").load([*data, tmp_path / "kept"])]
+    assert taught == [(data, names)] * 2 and len(names) == len(Recording.open(data[0]).episodes) + 2
     episode = kept.load(0)
-    assert [info.seed for info in kept.episodes] == [case.seed for case in passed]
+    assert [info.seed for info in kept.episodes] == [case.seed for case in others]
     np.testing.assert_array_equal(episode.expert_choice, episode.choice)
     assert episode.expert_logits is not None and (episode.expert_logits.argmax(1) == episode.choice).all()
     assert 2 < len(episode) < 10 and (np.diff(episode.t_s) > 0).all(), "what was held while no frame came is left out"
+
+
+def test_what_a_drive_among_slow_cars_says_of_itself_is_kept_for_who_learns_from_it() -> None:
+    policy = shipped("agents") / "udacity/nac_steady.pt"
+    config = HuntConfig(model=str(policy), env="udacity-track")
+    drive = config.driven(policy)
+    drive = replace(drive, options={**drive.options, "max_seconds": 2.0})
+    here = HuntWorker(replace(drive, expert="geometric"), config.least_share)
+    case = Case(0, "traffic", 3_400_000, {"slow_cars": 3})
+    _, before = here.replay(Replay(case, 1.0))
+    for episode in (here.keep(case), before):
+        assert episode.meta["slow_cars"] == 3 and episode.meta["hunt"]["area"] == "traffic"
+        assert drive_sample(episode, "kept").fields["right_hand"].any(), "it is not mirrored"
 
 
 def test_it_learns_on_as_it_was_taught(tmp_path: Path) -> None:
