@@ -21,7 +21,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.result_folder import release_folders
 from nacdrive.datasets.recording import Recording
 from nacdrive.envs.camera_noise import CameraNoise
-from nacdrive.models import load_policy
+from nacdrive.models import load_policy, save_policy
 from nacdrive.rollout.record import record_episodes
 from nacdrive.rollout.record_config import RecordConfig
 from nacdrive.rollout.train_config import TrainConfig
@@ -175,14 +175,16 @@ def test_a_complete_run_says_that_other_epochs_change_nothing(recording: Path, w
         train_policy(dataclasses.replace(config, epochs=6))
 
 
-def test_who_learns_on_keeps_its_layer_and_window_in_name_and_record(
+def test_who_learns_on_keeps_its_layer_and_window_in_name_and_record_and_that_rewards_taught_it(
     recording: Path, whole: Path, tmp_path: Path
 ) -> None:
-    config = config_of(recording, tmp_path, first=whole, model=TrainConfig.model, window=None, epochs=1)
+    first, before = tmp_path / "first.pt", load_policy(whole)
+    save_policy(before, first, {**before.meta, "reinforced": {"iteration": 3}})
+    config = config_of(recording, tmp_path / "out", first=first, model=TrainConfig.model, window=None, epochs=1)
     target = train_policy(config)
     assert target.name == "mha.pt"
-    about = load_policy(target).meta["config"]
-    assert (about["model"], about["window"]) == ("mha", 2)
+    meta = load_policy(target).meta
+    assert (meta["config"]["model"], meta["config"]["window"], meta["reinforced"]) == ("mha", 2, {"iteration": 3})
 
 
 def test_a_resumed_run_has_the_lessons_that_it_has_learnt(recording: Path, whole: Path, tmp_path: Path) -> None:
