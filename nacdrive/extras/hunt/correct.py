@@ -168,14 +168,15 @@ def change(cases: dict[str, list[Case]], old: dict[int, Row], new: dict[int, Row
     pairs = [(old[case.seed], new[case.seed]) for case in cases["kind"]]
     fair = [(one, other) for one, other in pairs if not (one["unfair"] or other["unfair"])]
     failed = [[float(row["failed"]) for row in rows] for rows in zip(*fair, strict=True)]
-    areas: dict[str, list[int]] = {}
-    for one, other in fair:
-        counts = areas.setdefault(one["area"], [0, 0, 0])
-        areas[one["area"]] = [counts[0] + 1, counts[1] + one["failed"], counts[2] + other["failed"]]
     returns = [[rows[case.seed]["episode_return"] for case in cases["plain"]] for rows in (new, old)]
+
+    def counted(pairs: Sequence[tuple[Row, Row]]) -> dict[str, int]:
+        before, after = (sum(pair[k]["failed"] for pair in pairs) for k in (0, 1))
+        return {"episodes": len(pairs), "failed_before": before, "failed_after": after}
+
+    areas = {area: counted([p for p in fair if p[0]["area"] == area]) for area in sorted({p[0]["area"] for p in fair})}
     return {
-        "episodes": len(fair), "failed_before": sum(one["failed"] for one, _ in fair),
-        "failed_after": sum(other["failed"] for _, other in fair), "areas": areas,
+        **counted(fair), "areas": areas,
         "fewer": paired_difference(*failed) if fair else None, "undisturbed_gain": paired_difference(*returns),
     }  # fmt: skip
 
@@ -219,10 +220,11 @@ def in_words(result: dict[str, Any], old: str, plain: int) -> str:
             return "not known of so few"
         return f"{numbers['value']:{form}}, {between(numbers['interval95'], form)}"
 
-    parts = [f"{area} {failed} -> {after} of {count}" for area, (count, failed, after) in result["areas"].items()]
-    areas = f": {', '.join(parts)}" if len(parts) > 1 else ""
+    areas = result["areas"]
+    parts = [f"{area} {a['failed_before']} -> {a['failed_after']} of {a['episodes']}" for area, a in areas.items()]
+    each = f": {', '.join(parts)}" if len(parts) > 1 else ""
     return (
         f"fresh episodes of that kind: {result['failed_before']} of {result['episodes']} failed {old}, "
-        f"{result['failed_after']} after ({sure(result['fewer'], '+.0%')} fewer){areas}\n"
+        f"{result['failed_after']} after ({sure(result['fewer'], '+.0%')} fewer){each}\n"
         f"undisturbed, {plain} other tracks: return {sure(result['undisturbed_gain'], '+.1f')}"
     )
