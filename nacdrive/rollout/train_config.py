@@ -146,12 +146,6 @@ class TrainConfig(
         return self.processes(self.dagger_episodes)
 
 
-def taught_camera(policy: Policy) -> CameraNoise:
-    """The worst camera that the policy was taught with."""
-    camera, known = (policy.meta.get("config") or {}).get("disturbance") or {}, {f.name for f in fields(CameraNoise)}
-    return CameraNoise(**{name: value for name, value in camera.items() if name in known})
-
-
 def as_taught(policy: Policy, *, drives: bool = False) -> dict[str, Any]:
     """Options of a training in which the policy learns on, with labels that count as when it was taught; where it
     ``drives`` (DAgger), through a camera as bad as then, unless rewards have taught it since what is best there: an
@@ -162,6 +156,7 @@ def as_taught(policy: Policy, *, drives: bool = False) -> dict[str, Any]:
     names = ("batch_size", "soft", "class_weights", *(("vary_camera",) if sees_badly else ()))
     options = {name: learnt[name] for name in names if name in learnt}
     if sees_badly:
-        options["disturbance"] = taught_camera(policy)
+        camera, known = learnt.get("disturbance") or {}, {field.name for field in fields(CameraNoise)}
+        options["disturbance"] = CameraNoise(**{name: value for name, value in camera.items() if name in known})
     model = str(learnt.get("model", policy.config.model))
     return {"task": policy.config.task, "model": model, "window": policy.config.window, **options}

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from nacdrive.common.parallel import run_by_method
 from nacdrive.datasets.episode import Episode
 from nacdrive.drivers.tick import Listener, Tick
@@ -20,7 +18,6 @@ from nacdrive.rollout.drive import Drive, LoadedDrive
 from nacdrive.rollout.evaluate import EvalJob, RolloutWorker
 from nacdrive.rollout.recorder import EpisodeBuffer, executed_action, expert_action
 from nacdrive.rollout.results import KINDS, OPTIONAL, ResultsFile, Row
-from nacdrive.rollout.train_config import taught_camera
 from nacdrive.viz.video import video
 
 BEFORE_S, AFTER_S = 10.0, 2.0
@@ -91,14 +88,8 @@ class HuntWorker:
         }  # fmt: skip
 
     def keep(self, case: Case) -> Episode:
-        """The policy's drive, labelled by what it does itself: to learn on without unlearning it. A camera that nothing
-        is wrong with gives way to one of those that the policy was taught with.
-        """
-        drive = case.of(self.loaded.drive)
-        if not drive.camera.active and self.loaded.policy is not None:
-            worst = taught_camera(self.loaded.policy.policy)  # type: ignore[arg-type]
-            drive = replace(drive, camera=worst.draw(np.random.default_rng(case.seed)))
-        loaded = LoadedDrive(drive, driver=self.loaded.driver)
+        """The policy's drive, labelled by what it does itself: to learn on without unlearning it."""
+        loaded = LoadedDrive(case.of(self.loaded.drive), driver=self.loaded.driver)
         buffer = EpisodeBuffer(executed_action, loaded.spec.image_format)
 
         def decided(tick: Tick) -> None:
@@ -107,7 +98,7 @@ class HuntWorker:
 
         row, _, meta = episode_of(loaded, case, decided)
         buffer.ended = row["ending"]
-        meta |= {"hunt": {"area": case.area, **case.knobs}, "camera": str(drive.camera)}
+        meta |= {"hunt": {"area": case.area, **case.knobs}}
         return buffer.episode(source=loaded.spec.source, driver=loaded.driver.name, meta=meta)
 
     def replay(self, replay: Replay) -> tuple[Row, Episode]:

@@ -464,8 +464,6 @@ def test_it_learns_on_as_it_was_taught(tmp_path: Path) -> None:
     by_labels, by_rewards = trainings
     assert all((one.soft, one.class_weights) == (1.0, 0.0) for one in trainings)
     assert by_labels.disturbance.blackout == 0.3 and by_labels.disturbance.rate == (5.0, 20.0) and by_labels.vary_camera
-    cameras = [here.keep(Case(k, "seeds", 3_100_000 + k, {})).meta["camera"] for k in range(4)]
-    assert len(set(cameras)) > 2, "what it learnt to do through a bad camera stays"
     assert not (by_rewards.disturbance.active or by_rewards.vary_camera), "an expert who sees well unteaches it"
 
 
