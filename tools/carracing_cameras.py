@@ -172,11 +172,9 @@ def main() -> None:
     torch.set_num_threads(1)
     who = {str(path): Drive(model=path) for path in given.models} | {name: Drive(driver=name) for name in given.experts}
     if not given.show:
+        jobs = validation_jobs(given.validation) if given.validation else test_jobs(given.tests - 1)
         if given.several:
-            seeds = validation_tracks(given.validation) if given.validation else TESTS[given.tests - 1]
-            jobs = several_jobs(seeds)
-        else:
-            jobs = validation_jobs(given.validation) if given.validation else test_jobs(given.tests - 1)
+            jobs = several_jobs(validation_tracks(given.validation) if given.validation else TESTS[given.tests - 1])
         drive_all(who, jobs, given.out)
     show(given.out, given.against, given.expert)
 

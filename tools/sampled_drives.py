@@ -23,6 +23,7 @@ from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.udacity_track.traffic import apart
+from nacdrive.extras.hunt.search import KNOBS
 from nacdrive.models import Policy, load_policy
 from nacdrive.rollout.dagger import begin_badly
 from nacdrive.rollout.drive import Drive, LoadedDrive
@@ -245,19 +246,16 @@ class TrainingDrives(ABC):
 
 
 def several_faults(rng: np.random.Generator) -> CameraNoise:
-    """As ``nacdrive hunt`` searches cameras: each fault with an even chance, one at least."""
-    shares, on = rng.random(6), rng.random(6) < 0.5
-    on[rng.integers(6)] = True
-    faults = {
-        "noise": 0.15 * shares[0],
-        "blackout": 0.2 * shares[1],
-        "delay_steps": 1 + round(shares[2]),
-        "brightness": 0.5 + shares[3],
-        "dropped": 0.4 * shares[4],
-        "late": 1 + round(shares[5]),
-    }
-    given = {name: value for (name, value), is_on in zip(faults.items(), on, strict=True) if is_on}
-    return CameraNoise(**given)  # type: ignore[arg-type]
+    """Faults of the cameras that ``nacdrive hunt`` searches: each with an even chance, one at least."""
+    knobs = [knob for knob in KNOBS if knob.area == "cameras"]
+    shares, on = rng.random(len(knobs)), rng.random(len(knobs)) < 0.5
+    on[rng.integers(len(knobs))] = True
+    faults: dict[str, Any] = {}
+    for knob, share, is_on in zip(knobs, shares, on, strict=True):
+        value = knob.low + share * (knob.high - knob.low)
+        if is_on:
+            faults[knob.option] = round(value) if knob.whole else value
+    return CameraNoise(**faults)
 
 
 class CarRacingDrives(TrainingDrives):

@@ -55,8 +55,7 @@ def train_policy(
     The run's folder holds ``run.json``, ``metrics.jsonl``, ``tensorboard/``, the recordings of DAgger, the policy after
     each round, and at the end the model file with all of that in its ``meta``. ``cases`` are episodes that are driven
     in the place of tracks, ``dagger_episodes`` in each round, from the first again where they end (see
-    ``DaggerRound``); ``load`` reads recordings in the place of the task, such as one that remembers
-    them.
+    ``DaggerRound``); ``load`` reads recordings in the place of the task, such as one that remembers them.
     """
     check_name(config.model)
     task, device = learning_task(config), check_device(config.device)
@@ -107,8 +106,8 @@ def train_policy(
             round_=round_, device=device, on_step=callbacks.on_step,
         )  # fmt: skip
         policy.network.to("cpu")
-        learnt = {} if first is None or "reinforced" not in first.meta else {"reinforced": first.meta["reinforced"]}
-        save_policy(policy, done, describe(config, result, len(train) + len(valid), round_) | learnt)
+        rewarded = {name: value for name, value in (first.meta if first else {}).items() if name == "reinforced"}
+        save_policy(policy, done, describe(config, result, len(train) + len(valid), round_) | rewarded)
         checkpoint_path(folder, round_).unlink(missing_ok=True)
         callbacks.on_round(round_, result)
     final = load_policy(round_path(folder, config.rounds))
@@ -213,10 +212,8 @@ def collect_round(
         beta=config.beta * 0.5 ** (round_ - 1),
     )
     count = min(config.dagger_episodes, len(cases))
-    mine = tuple(
-        (seed, dataclasses.replace(case, model=drive.model, expert=drive.expert))
-        for seed, case in (cases[k % len(cases)] for k in range((round_ - 1) * count, round_ * count))
-    )
+    turn = ([*cases] * round_)[(round_ - 1) * count : round_ * count]
+    mine = tuple((seed, dataclasses.replace(case, model=drive.model, expert=drive.expert)) for seed, case in turn)
     dagger = DaggerRound(
         drive, round_, config.dagger_episodes, config.seed, config.vary_camera, config.bad_starts, mine
     )

@@ -49,7 +49,7 @@ def video(target: Path, title: str, fps: float, caption: str = "", actions: Sequ
 class VideoWriter:
     """Listener that paints Ticks and hands the pictures to ffmpeg; the file begins with the first Tick."""
 
-    __name__ = "film"
+    __name__ = "film"  # as people are told of it if it fails
 
     def __init__(self, stack: contextlib.ExitStack, target: Path, overlay: FrameOverlay, fps: float) -> None:
         self._stack, self._target, self._overlay, self._fps = stack, target, overlay, fps

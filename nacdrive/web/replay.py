@@ -63,10 +63,10 @@ def add_replay(app: Flask, cache: EpisodeCache, cards: Sequence[Card]) -> None:
         first = request.args.get("from", 0, int)
         count = min(request.args.get("count", 1, int), LARGEST_CHUNK)
         seen, frame, body = ticks(run, episode), None, b""
-        is_driver = cache.runs[run].policy is None
+        is_as_driven = cache.runs[run].policy is None
         for i, tick in enumerate(seen[: max(0, first) + count]):
             # Nothing is seen between frames: the one before is shown, unless it is asked what a policy sees there.
-            frame = frame if is_driver and frame is not None and tick.between_frames else tick.frame
+            frame = frame if is_as_driven and frame is not None and tick.between_frames else tick.frame
             if i >= first:
                 body += message({"step": i}, [pack(replace(tick, frame=frame), i + 1)])
         return Response(body, content_type="application/octet-stream")

@@ -73,7 +73,7 @@ def draw_cases(config: HuntConfig, search: Search, others: Sequence[Case], path:
         chosen = np.random.default_rng(config.seed).permutation(len(others))[:most]
         stored = {
             "kept": [others[k] for k in sorted(chosen)], "learn": [],
-            "kind": [of_kind(search, k) for k in range(FIRST_JUDGED, end)],
+            "kind": [of_kind(search, search.failures, k) for k in range(FIRST_JUDGED, end)],
             "plain": [Case(k, "seeds", k, {}) for k in range(end, end + config.judged)],
         }  # fmt: skip
     if (judged := len(stored["plain"])) != config.judged:
@@ -81,16 +81,13 @@ def draw_cases(config: HuntConfig, search: Search, others: Sequence[Case], path:
             f"{path.parent} was begun with --judged {judged} instead of {config.judged}: resume with the same, or give "
             "another --out."
         )
-    failures, learn, first = search.failures, stored["learn"], search.first_seed + EPISODES // 2
-    search.failures = learnable(failures)
-    again = min((config.dagger_episodes + 1) // 2, len(search.failures))
-    for round_ in range(len(learn) // config.dagger_episodes, config.dagger):
+    failures, learn, count = learnable(search.failures), stored["learn"], config.dagger_episodes
+    again = min((count + 1) // 2, len(failures))
+    for round_ in range(len(learn) // count, config.dagger):
         # Every round has other failures, until all have had their turn.
-        turn = range(round_ * again, (round_ + 1) * again)
-        learn += [search.failures[k % len(search.failures)] for k in turn]
-        new = range(round_ * config.dagger_episodes, (round_ + 1) * config.dagger_episodes - again)
-        learn += [of_kind(search, first + k) for k in new]
-    search.failures = failures
+        learn += (failures * (round_ + 1))[round_ * again : (round_ + 1) * again]
+        first = search.first_seed + EPISODES // 2 + round_ * count
+        learn += [of_kind(search, failures, k) for k in range(first, first + count - again)]
     write_json(path, plain(stored))
     return stored
 
@@ -100,9 +97,9 @@ def learnable(failures: Sequence[Case]) -> list[Case]:
     return [case for case in failures if case.area != "cameras"]
 
 
-def of_kind(search: Search, seed: int) -> Case:
-    """A case of the failures' kind on the track of ``seed``."""
-    return search.near(seed, seed) or Case(seed, "seeds", seed, {})
+def of_kind(search: Search, failures: Sequence[Case], seed: int) -> Case:
+    """A case of the kind of the ``failures`` on the track of ``seed``."""
+    return search.near(seed, seed, failures) or Case(seed, "seeds", seed, {})
 
 
 def correct(
@@ -117,8 +114,7 @@ def correct(
     """
     drive = work.drive
     cases = draw_cases(config, search, others, folder / "cases.json")
-    keep(work, cases["kept"], folder / KEPT)
-    own, task = [folder / KEPT] if cases["kept"] else [], learning_task(training)
+    own, task = keep(work, cases["kept"], folder / KEPT), learning_task(training)
     fresh = [*cases["kind"], *cases["plain"]]
     before = judge(work, fresh, folder / "before.jsonl", "before")
 
@@ -147,11 +143,13 @@ def correct(
     return result
 
 
-def keep(work: Work, cases: Sequence[Case], folder: Path) -> None:
-    """Record what the policy does in these episodes in ``folder``; those that are there are not driven again."""
+def keep(work: Work, cases: Sequence[Case], folder: Path) -> list[Path]:
+    """Record what the policy does in these episodes in ``folder``, where those that are there are not driven again; the
+    folder, if there are any.
+    """
     if not cases:
-        return
-    here = HuntWorker(work.drive, work.least_share).loaded
+        return []
+    here = work.drive.load()
     writer = RecordingWriter(folder, source=here.spec.source, fps=here.fps, expert=here.driver.name, resume=True)
     there = {info.seed for info in writer.episodes}
     missing = [case for case in cases if case.seed not in there]
@@ -161,6 +159,7 @@ def keep(work: Work, cases: Sequence[Case], folder: Path) -> None:
             for _, episode in done:
                 writer.add(episode)
                 bar.update(task, advance=1)
+    return [folder]
 
 
 def change(cases: dict[str, list[Case]], old: dict[int, Row], new: dict[int, Row]) -> dict[str, Any]:

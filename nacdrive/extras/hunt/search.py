@@ -199,11 +199,11 @@ class Search:
         knobs = {knob.option: knob.at(float(share)) for knob, share, on in zip(mine, shares, turned, strict=True) if on}
         return Case(number, area, self.first_seed + number, knobs)
 
-    def near(self, number: int, seed: int | None = None) -> Case | None:
-        """A case on another track with the knobs of a failure moved a little; None where none is known to have any.
-        Areas take turns by chance, so that one that always fails does not take all.
+    def near(self, number: int, seed: int | None = None, failures: Sequence[Case] | None = None) -> Case | None:
+        """A case on another track with the knobs of a failure (of these, or any) moved a little; None where none is
+        known to have any. Areas take turns by chance, so that one that always fails does not take all.
         """
-        turned = [case for case in self.failures if case.knobs]
+        turned = [case for case in (self.failures if failures is None else failures) if case.knobs]
         if not turned:
             return None
         areas = sorted({case.area for case in turned})
