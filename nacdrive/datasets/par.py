@@ -29,7 +29,8 @@ COLUMNS = ("sequence", "tag", "ticks", "date", "x", "y", "z", "activity")
 PUBLIC_COLUMNS = ("id", *COLUMNS[:3], *COLUMNS[4:])
 """Of a public copy, whose first line names them."""
 TICK_S = 1e-7
-RECORDING_NAME = re.compile(r"([A-Za-z]+)\d+")
+RECORDING_NAME = re.compile(r"[A-Za-z]+\d+")
+"""Letters and a number."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def read_par(path: Path) -> list[ParRecording]:
     xyz = np.column_stack([table[axis].to_numpy() for axis in "xyz"])
     names = np.unique(sequence.astype(str))
     whole = np.isfinite(xyz).all() and not table["ticks"].null_count
-    if (tag < 0).any() or (activity < 0).any() or not whole or not all(map(is_name, names)):
+    if (tag < 0).any() or (activity < 0).any() or not whole or not all(map(RECORDING_NAME.fullmatch, names)):
         raise line_error(path, data)
     ticks = table["ticks"].to_numpy()
     recordings = []
@@ -95,22 +96,14 @@ def read_par(path: Path) -> list[ParRecording]:
             )
         rows = rows[np.argsort(ticks[rows], kind="stable")]
         t_s = (ticks[rows] - ticks[rows[0]]) * TICK_S
-        person = re.match("[A-Za-z]+", name)
-        assert person
-        recordings.append(
-            ParRecording(str(name), person[0], t_s, tag[rows], xyz[rows].astype(np.float32), activity[rows])
-        )
+        person = re.sub(r"\d+", "", name)
+        recordings.append(ParRecording(str(name), person, t_s, tag[rows], xyz[rows].astype(np.float32), activity[rows]))
     return recordings
 
 
 def index_of(column: pa.ChunkedArray, names: tuple[str, ...]) -> NDArray[np.int64]:
     """Index of each text in ``names``, -1 where it is none of them."""
     return np.asarray(pa.compute.index_in(column, pa.array(names)).fill_null(-1), np.int64)
-
-
-def is_name(name: str) -> bool:
-    """Whether a recording's name is letters and a number."""
-    return RECORDING_NAME.fullmatch(name) is not None
 
 
 def check_official(path: Path, data: bytes) -> None:
@@ -139,7 +132,7 @@ def line_error(path: Path, data: bytes) -> UserError:
                 f"{path} line {number} has {len(fields)} columns where {len(COLUMNS)} belong: mend the file."
             )
         where = f"{path} line {number}"
-        if not is_name(fields[0]):
+        if not RECORDING_NAME.fullmatch(fields[0]):
             return UserError(f"{where} names the recording '{fields[0]}' where a name such as A01 belongs.")
         if fields[1] not in TAGS:
             return unknown_name(f"tag in {where}", fields[1], TAGS)

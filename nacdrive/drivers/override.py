@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from nacdrive.common.action import Action
 from nacdrive.drivers.base import Driver, DriverLike, DriverWrapper
 from nacdrive.drivers.discrete import nearest_action
@@ -18,7 +16,7 @@ class Override(DriverWrapper):
 
     def __init__(self, driver: Driver | DriverLike, *actions: tuple[float, Action | None]) -> None:
         super().__init__(driver)
-        self.actions: Sequence[tuple[float, Action | None]] = actions
+        self.actions = actions
 
     def reset(self, env: DrivingEnv) -> None:
         super().reset(env)

@@ -71,11 +71,15 @@ class SafetyStop(DriverWrapper):
                     self._state = replace(self._state, events=(resumed, *self._state.events))
                 return action
         speed_mps = info.get("speed_mps")
+        action = self._stop.action(t_s)
         # While the course is held, a car that stands has only just been started.
-        is_standing = speed_mps is not None and speed_mps < STANDING_MPS and self._stop.action(t_s).brake > 0
+        is_standing = speed_mps is not None and speed_mps < STANDING_MPS and action.brake > 0
         finished = not self._env.realtime and (is_standing or t_s - self._stop.began_s >= LONGEST_STOP_S)
         self._state = DriverState(failure=self._stop.reason, finished=finished, events=events)
-        return self._emergency(t_s)
+        if self._env.actions and action.brake:
+            # One discrete action at a time: braking comes before straightening.
+            action = replace(action, steering=0.0)
+        return nearest_action(self._env, action)
 
     def state(self) -> DriverState:
         return self._state
@@ -84,10 +88,3 @@ class SafetyStop(DriverWrapper):
         kind = "" if isinstance(error, PolicyFailureError) else f"{type(error).__name__}: "
         is_new = self._stop.fail(f"{kind}{' '.join(str(error).split())[:300]}", t_s)
         return (f"safety stop: {self._stop.reason}",) * is_new
-
-    def _emergency(self, t_s: float) -> Action:
-        action = self._stop.action(t_s)
-        # One discrete action at a time: braking comes before straightening.
-        return nearest_action(
-            self._env, replace(action, steering=0.0) if self._env.actions and action.brake else action
-        )

@@ -61,13 +61,14 @@ class GymEnv(DrivingEnv):
         self.step_s = self._frame_s * repeat
         self.metadata = {"render_modes": ["rgb_array"], "render_fps": 1 / self.step_s}
         self.render_mode = "rgb_array"
-        self.action_space = env.action_space
+        self.action_space = space = env.action_space
         self._to_native = to_native
-        if isinstance(env.action_space, spaces.Discrete):
-            self.actions = self._action_names(int(env.action_space.n), actions)
-        elif to_native is None and not _steers(env.action_space):
+        bounded = isinstance(space, spaces.Box) and space.is_bounded()
+        if isinstance(space, spaces.Discrete):
+            self.actions = self._action_names(int(space.n), actions)
+        elif to_native is None and not (bounded and space.shape in ((1,), (2,), (3,))):
             raise UserError(
-                f"nothing fits the actions of {name}, {env.action_space}: it needs Discrete or a Box of 1 to 3 numbers "
+                f"nothing fits the actions of {name}, {space}: it needs Discrete or a Box of 1 to 3 numbers "
                 "(steering, throttle, brake), or GymEnv(env, to_native=...), which makes its actions of ours."
             )
         seen = env.observation_space
@@ -223,11 +224,6 @@ def make_gym(gym_id: str, name: str, *, repeat: int | None = None, max_frames: i
             about += f". One of a package is named with its module, gym:MODULE:{gym_id}, as in {PACKAGED}"
         raise UserError(f"Gymnasium cannot make '{gym_id}': {about}.") from error
     return adapt(env, name, repeat=repeat, max_frames=max_frames)
-
-
-def _steers(space: spaces.Space[Any]) -> bool:
-    bounded = isinstance(space, spaces.Box) and space.is_bounded()
-    return bounded and space.shape in ((1,), (2,), (3,))
 
 
 def _image_keys(space: spaces.Space[Any]) -> tuple[str, ...]:

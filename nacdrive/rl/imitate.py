@@ -283,7 +283,11 @@ class Imitation:
             torch.nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
             self.optimiser.step()
             self.step += 1
-            self._average()
+            # The first weights are forgotten faster.
+            keep = min(config.ema_decay, self.step / (self.step + 10))
+            with torch.no_grad():
+                for mean, new in zip(self.average.parameters(), self.net.parameters(), strict=True):
+                    mean.lerp_(new, 1 - keep)
             losses.append(float(loss.detach()))
         return float(np.mean(losses[-100:])) if losses else math.nan
 
@@ -302,13 +306,6 @@ class Imitation:
         # The memory computes in full precision, as in a drive.
         joint = self.net.memory.at(features.float().view(*seen.t.shape, -1), seen.t, seen.trained)
         return self.net.head(joint), labels
-
-    @torch.no_grad()
-    def _average(self) -> None:
-        # The first weights are forgotten faster.
-        keep = min(self.config.ema_decay, self.step / (self.step + 10))
-        for mean, new in zip(self.average.parameters(), self.net.parameters(), strict=True):
-            mean.lerp_(new, 1 - keep)
 
     def run(self) -> Path:
         """What is left of the training; returns the path of the best agent by validation return."""
@@ -349,11 +346,8 @@ class Imitation:
             save_policy(self.out / BEST, self.average, about)
         save_policy(self.out / LAST, self.average, about)
         self.write_checkpoint(seconds)
-        self.show(
-            Progress(
-                self.round, config.rounds, self.drives.count, driven.get("return", math.nan), loss, seconds, evaluation
-            )
-        )
+        mean = driven.get("return", math.nan)
+        self.show(Progress(self.round, config.rounds, self.drives.count, mean, loss, seconds, evaluation))
 
     def about(self, evaluation: dict[str, Any] | None) -> dict[str, Any]:
         return {
@@ -381,13 +375,10 @@ class Imitation:
         if not path.exists():
             return []
         content = read_tensor_file(path, DRIVES, DRIVES_VERSION, advice="start anew with --overwrite")
-        frames, labels, t = (content["tensors"][name].numpy() for name in ("frames", "labels", "t"))
-        drives, at = [], 0
-        for count, total, finished in json.loads(content["about"]):
-            here = slice(at, at + count)
-            drives.append(LabelledDrive(frames[here], labels[here], t[here], total, finished))
-            at += count
-        return drives
+        about = json.loads(content["about"])
+        cuts = np.cumsum([count for count, *_ in about[:-1]], dtype=int)
+        parts = (np.split(content["tensors"][name].numpy(), cuts) for name in ("frames", "labels", "t"))
+        return [LabelledDrive(*arrays, *how) for *arrays, (_, *how) in zip(*parts, about, strict=True)]
 
     def write_checkpoint(self, seconds: float) -> None:
         state = {

@@ -88,7 +88,12 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         self, obs: Sequences, actions: Tensor
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Values, log-probabilities and entropies of ``actions`` [N] at the N decisions of ``obs`` that are trained."""
-        latent_pi, latent_vf = self.mlp_extractor(self._sequences(obs))
+        present = ~obs.padding
+        seen = self._features(obs.observations[present])
+        # Not index_put: its gradient is slower, and what stands in padding has no meaning.
+        rows = (present.flatten().cumsum(0) - 1).clamp(min=0).view_as(present)
+        joint = self.memory(seen[rows], obs.t, obs.padding)
+        latent_pi, latent_vf = self.mlp_extractor(joint[obs.trained])
         distribution = self._get_action_dist_from_latent(latent_pi)
         return self.value_net(latent_vf), distribution.log_prob(actions), distribution.entropy()
 
@@ -136,15 +141,6 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         features = self.extract_features(obs)
         assert isinstance(features, Tensor)
         return features
-
-    def _sequences(self, obs: Sequences) -> Tensor:
-        """What actor and critic read at every trained decision, [N, out_features]."""
-        present = ~obs.padding
-        seen = self._features(obs.observations[present])
-        # Not index_put: its gradient is slower, and what stands in padding has no meaning.
-        rows = (present.flatten().cumsum(0) - 1).clamp(min=0).view_as(present)
-        joint: Tensor = self.memory(seen[rows], obs.t, obs.padding)
-        return joint[obs.trained]
 
 
 def memory_spec(memory: str | Mapping[str, Any]) -> MemorySpec:

@@ -107,13 +107,7 @@ class RecurrentPPO(PPO):
                 if last is not None and infos[index].get("TimeLimit.truncated", False):
                     rewards[index] += self.gamma * self._value_of_last(last, t[index], state, int(index))
             rollout_buffer.add(
-                self._last_obs,
-                actions.reshape(-1, 1) if isinstance(self.action_space, spaces.Discrete) else actions,
-                rewards,
-                self._last_episode_starts,
-                values,
-                log_probs,
-                t=self._last_t,
+                self._last_obs, actions, rewards, self._last_episode_starts, values, log_probs, t=self._last_t
             )
             begun = np.array([float(info.get("t_s", 0.0)) for info in env.reset_infos])
             self._last_obs, self._last_episode_starts = new_obs, dones  # type: ignore[assignment]

@@ -369,7 +369,7 @@ class TrainingCallback(BaseCallback):
 
     def _log(self, evaluation: dict[str, Any] | None) -> None:
         now = time.monotonic()
-        rate = (self.num_timesteps - self.reported_at) / max(now - self.reported, 1e-9)
+        rate = (self.num_timesteps - self.reported_at) / max(now - self.reported, 1e-9) * self.agent.repeat
         self.reported, self.reported_at = now, self.num_timesteps
         episodes = list(self.model.ep_info_buffer or ())
         train_values = {k.split("/")[1]: v for k, v in self.model.logger.name_to_value.items() if k[:6] == "train/"}
@@ -381,7 +381,7 @@ class TrainingCallback(BaseCallback):
         line: dict[str, Any] = {
             "seconds": round(self.seconds, 1),
             "decisions": self.num_timesteps,
-            "frames_per_s": round(rate * self.agent.repeat, 1),
+            "frames_per_s": round(rate, 1),
             "return": mean("r"),
             "length": mean("l"),
             "tiles": mean("tiles"),
@@ -399,6 +399,4 @@ class TrainingCallback(BaseCallback):
         if self.config.minutes is not None:
             left = min(left, max(60 * self.config.minutes - self.seconds, 0.0))
         shown = line["return"] if line["return"] is not None else math.nan
-        self.show(
-            Progress(self.num_timesteps, self.config.timesteps, rate * self.agent.repeat, shown, left, evaluation)
-        )
+        self.show(Progress(self.num_timesteps, self.config.timesteps, rate, shown, left, evaluation))

@@ -54,7 +54,6 @@ class EpisodeBuffer:
     ) -> None:
         self.label, self.batch, self.on_frames, self._encode = label, batch, on_frames, ENCODERS[image]
         self.seed, self.last_step = 0, -1
-        self._unencoded = 0
         self.ended = "interrupted"
         self._clear()
 
@@ -69,14 +68,13 @@ class EpisodeBuffer:
         self._places.append(tuple(getattr(tick, name) for name in SEEN))
         # A frame that a camera disturbance has changed is no longer the one that came.
         came = tick.info.get("jpeg") if "clean_frame" not in tick.info else None
-        self._waiting.append(("center", came or tick.frame))
         cameras = tick.info.get("cameras", {})
-        self._waiting += [(side, cameras[side]) for side in SIDES if side in cameras]
-        self._unencoded += 1
+        sides = {side: cameras[side] for side in SIDES if side in cameras}
+        self._waiting.append({"center": came or tick.frame, **sides})
         self.seed, self.last_step = tick.seed, tick.step
         self.total += tick.reward
         self.ended = tick.events[-1] if tick.done else "interrupted"
-        if tick.done or self._unencoded == self.batch:
+        if tick.done or len(self._waiting) == self.batch:
             self._flush()
 
     def episode(self, *, source: str, driver: str, meta: dict[str, Any]) -> Episode:
@@ -129,20 +127,19 @@ class EpisodeBuffer:
         return steering | ({"expert_pedal": np.array(pedals, dtype=np.float32)} if pedals != driven else {})
 
     def _flush(self) -> None:
-        for camera, picture in self._waiting:
-            data = picture if isinstance(picture, bytes) else self._encode(picture)
-            self._images.setdefault(camera, []).append(data)
-        if self._unencoded:
-            self.on_frames(self._unencoded)
+        for pictures in self._waiting:
+            for camera, picture in pictures.items():
+                data = picture if isinstance(picture, bytes) else self._encode(picture)
+                self._images.setdefault(camera, []).append(data)
+        if self._waiting:
+            self.on_frames(len(self._waiting))
         self._waiting.clear()
-        self._unencoded = 0
 
     def _clear(self) -> None:
         self._rows: list[tuple[float, Action, float, float | None, Action | None, Action | None]] = []
         self._places: list[tuple[float | None, ...]] = []
-        self._waiting: list[tuple[str, bytes | NDArray[np.uint8]]] = []
+        self._waiting: list[dict[str, bytes | NDArray[np.uint8]]] = []
         self._images: dict[str, list[bytes]] = {}
-        self._unencoded = 0
         self.total = 0.0
 
 
@@ -181,12 +178,13 @@ class EpisodeRecorder(AbstractContextManager["EpisodeRecorder"]):
         image: str = "png",
         drive: Mapping[str, Any] | None = None,
     ) -> None:
-        self.drive = drive
         self.folder, self.source, self.driver, self.wanted = folder, source, driver, wanted
         self.kept = 0
         self.meta: dict[str, Any] = {}
         """What every episode shall say of itself."""
-        self._fps, self._teacher = fps, teacher or "none"
+        self._open: Callable[[], RecordingWriter] = partial(
+            RecordingWriter, folder, source=source, fps=fps, expert=teacher or "none", drive=drive, resume=True
+        )
         # What lies there already is judged before anything is driven.
         self._writer = self._open() if folder.exists() else None
         self._new_buffer: Callable[[], EpisodeBuffer] = partial(EpisodeBuffer, label, image)
@@ -203,11 +201,6 @@ class EpisodeRecorder(AbstractContextManager["EpisodeRecorder"]):
 
     def __exit__(self, *_: Any) -> None:
         self._keep()
-
-    def _open(self) -> RecordingWriter:
-        return RecordingWriter(
-            self.folder, source=self.source, fps=self._fps, expert=self._teacher, drive=self.drive, resume=True
-        )
 
     def _keep(self) -> None:
         if not len(self._buffer):

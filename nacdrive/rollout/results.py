@@ -144,8 +144,7 @@ def row_of(result: EpisodeResult, driven: EpisodeMetrics, metrics: Mapping[str, 
 
 def own_metrics(row: Row) -> list[str]:
     """Names of the environment's own numbers in a row of ``row_of``."""
-    common = {field.name for field in dataclasses.fields(EpisodeResult)} | {*compat.ROW_NAMES.values()}
-    return [name for name in row if name not in common | {"ending", "actions", "curve", "track"}]
+    return [name for name in row if name not in KINDS | OPTIONAL]
 
 
 KINDS: dict[str, Any] = {

@@ -111,10 +111,7 @@ def rollout(
         while not done:
             who.before_decision()
             advice = beside.act(info.get("clean_frame", frame), info) if beside is not None else None
-            seen = info
-            if advice is not None:
-                seen = info.copy()
-                seen["expert_action"] = advice
+            seen = info if advice is None else info | {"expert_action": advice}
             began = time.perf_counter()
             action = who.act(frame, seen)
             decision_ms = (time.perf_counter() - began) * 1e3

@@ -141,10 +141,6 @@ class TrainConfig(
         """Name of the model file, such as ``nac_steady.pt``."""
         return f"{self.model.rpartition(':')[2].replace('-', '_')}.pt"
 
-    @property
-    def parallel(self) -> int:
-        return self.processes(self.dagger_episodes)
-
 
 def as_taught(policy: Policy, *, drives: bool = False) -> dict[str, Any]:
     """Options of a training in which the policy learns on, with labels that count as when it was taught; where it

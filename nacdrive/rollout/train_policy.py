@@ -217,7 +217,8 @@ def collect_round(
     dagger = DaggerRound(
         drive, round_, config.dagger_episodes, config.seed, config.vary_camera, config.bad_starts, mine
     )
-    collect(dagger, recording, config.parallel, lambda episode: callbacks.on_episode(round_, episode), ray=config.ray)
+    workers = config.processes(config.dagger_episodes)
+    collect(dagger, recording, workers, lambda episode: callbacks.on_episode(round_, episode), ray=config.ray)
     return learning_task(config).load([recording])
 
 

@@ -137,12 +137,11 @@ class Imitation(DrivingTask):
         widths = [0 if e.expert_logits is None else e.expert_logits.shape[1] for e in episodes]
         widths += [len(names) for e in episodes if isinstance(names := e.meta.get("actions"), list)]
         count = max(*widths, *(1 + int(max(labels_of(e).max(), e.choice.max())) for e in episodes))
-        table = torch.zeros(count, 3)
-        for episode in episodes:
-            for choice, *units in zip(episode.choice, episode.steering, episode.throttle, episode.brake, strict=True):
-                if choice >= 0:
-                    table[choice] = torch.tensor([float(unit) for unit in units])
-        return table
+        table = np.zeros((count, 3), np.float32)
+        for e in episodes:
+            driven = e.choice >= 0
+            table[e.choice[driven]] = np.stack([e.steering, e.throttle, e.brake], axis=1)[driven]
+        return torch.from_numpy(table)
 
     def sample(self, path: Path, episode: Episode, actions: Tensor | None) -> Sample:
         fields = {"frames": torch.from_numpy(episode.decoded()), "t": torch.tensor(episode.taken_s)}

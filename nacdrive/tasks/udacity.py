@@ -220,16 +220,13 @@ def drive_sample(episode: Episode, name: str, policy: PolicyConfig | None = None
     """A drive in memory, its pictures cut and, of a crooked camera, turned upright as ``policy`` does, or a new one."""
     rows = (policy and policy.crop) or CROP
     crooked = (policy is None or policy.upright) and camera_mount(episode.meta, STRAIGHT, SCENE) == SCENE
-    fields = {
-        "frames": torch.from_numpy(prepared(episode.frames, name, crooked, rows)),
+    pictures = {"frames": episode.frames, **episode.side_frames}
+    fields = {key: torch.from_numpy(prepared(images, name, crooked, rows)) for key, images in pictures.items()}
+    fields |= {
         "t": torch.tensor(episode.taken_s),
         "speed": torch.tensor(episode.speed_mps),
         "target": torch.tensor(episode.label),
         "right_hand": torch.full((len(episode),), bool(episode.meta.get("slow_cars"))),
-        **{
-            side: torch.from_numpy(prepared(frames, name, crooked, rows))
-            for side, frames in episode.side_frames.items()
-        },
     }
     return Sample(name, decided_on(episode, fields))
 

@@ -152,7 +152,6 @@ class CarRacingEnv(DrivingEnv):
         rewards: list[float] = []
         grass = 0.0
         terminated = truncated = finished = False
-        picture: Frame | None = None
         while len(rewards) < self.repeat and not terminated and not truncated:
             self.frame += 1
             truncated = self.frame >= self.max_frames
@@ -161,9 +160,7 @@ class CarRacingEnv(DrivingEnv):
             finished = details.get("lap_finished", False)
             grass += self.world.grass_share()
             rewards.append(float(reward))
-            if self.world.drawing:
-                picture = drawn
-        self._picture = self.world.picture() if picture is None else picture
+        self._picture = drawn if self.world.drawing else self.world.picture()
         grass /= len(rewards)
         self._grass.append(grass)
         info = self._info(grass, finished)

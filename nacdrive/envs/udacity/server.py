@@ -90,15 +90,11 @@ class SimulatorServer:
             logger=self.log.logger("Socket.IO"),
             engineio_logger=self.log.logger("Engine.IO"),
         )
-        handlers: dict[str, Callable[..., Any]] = {
-            "connect": self._connect,
-            "disconnect": self._disconnect,
-            "telemetry": self._telemetry,
-            "status": self._status,
-            "*": self._unknown,
-        }
-        for event, handler in handlers.items():
-            self._sio.on(event, self._guarded(handler))
+        self._sio.on("connect", self._guarded(self._connect))
+        self._sio.on("disconnect", self._guarded(self._disconnect))
+        self._sio.on("telemetry", self._guarded(self._telemetry))
+        self._sio.on("status", self._guarded(self._status))
+        self._sio.on("*", self._guarded(self._unknown))
         listener = listen(host, port, what="the simulator")
         self.port: int = listener.getsockname()[1]
         self._guardian = Guardian(self.log.say)

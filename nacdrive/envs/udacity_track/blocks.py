@@ -46,12 +46,8 @@ def boxes(
     facing = np.clip(normals @ np.array(appearance.sun), 0, None)
     light = appearance.exposure * (appearance.ambient + (1 - appearance.ambient) * facing)
     lit = np.clip(colours[:, None, None, :] * light[:, :, None, None], 0, 1)
-    count = len(places) * len(FACES)
-    return Quads(
-        corners.reshape(count, 4, 3),
-        np.broadcast_to(lit, corners.shape).reshape(count, 4, 3),
-        np.zeros((count, 4, 2)),
-    )
+    lit = np.broadcast_to(lit, corners.shape).reshape(-1, 4, 3)
+    return Quads(corners.reshape(-1, 4, 3), lit, np.zeros((len(lit), 4, 2)))
 
 
 def houses(places: Array, rng: np.random.Generator, appearance: Appearance) -> Quads:
@@ -59,14 +55,10 @@ def houses(places: Array, rng: np.random.Generator, appearance: Appearance) -> Q
     count = len(places)
     sizes = np.c_[rng.uniform(5, 9, count), rng.uniform(6, 14, count), rng.uniform(2.6, 6, count)]
     turns = rng.uniform(0, 2 * np.pi, count)
-    walls = boxes(
-        places - np.array((0, 0, 0.8)), sizes, turns, np.array(WALLS)[rng.integers(len(WALLS), size=count)], appearance
-    )
+    walls = boxes(places - np.array((0, 0, 0.8)), sizes, turns, rng.choice(WALLS, count), appearance)
     above = places + np.c_[np.zeros((count, 2)), sizes[:, 2] - 0.8]
     roof = np.c_[sizes[:, :2] * 1.12, rng.uniform(1.2, 2.6, count)]
-    return Quads.joined(
-        [walls, boxes(above, roof, turns, np.array(ROOFS)[rng.integers(len(ROOFS), size=count)], appearance, 0.35)]
-    )
+    return Quads.joined([walls, boxes(above, roof, turns, rng.choice(ROOFS, count), appearance, 0.35)])
 
 
 def boulders(places: Array, rng: np.random.Generator, appearance: Appearance) -> Quads:
@@ -83,7 +75,7 @@ def cars(places: Array, turns: Array, rng: np.random.Generator, appearance: Appe
     """Cars of several colours, at each of ``places`` [n, 3] on the ground, along ``turns`` [n] radians."""
     count = len(places)
     width, length, height = CAR
-    paints = np.array(PAINTS)[rng.integers(len(PAINTS), size=count)]
+    paints = rng.choice(PAINTS, count)
     ahead = np.stack([np.cos(turns), np.sin(turns), np.zeros(count)], axis=1)
 
     def part(low: float, high: float, long: float, colours: Array, taper: float, wide: float = 1.0) -> Quads:

@@ -117,13 +117,12 @@ class Car:
 
     def park(self, places: Array, turns: Array) -> None:
         """Other cars stand at ``places`` [n, 3], along ``turns`` [n] radians, from the next ``place`` on."""
-        width, length, height = PARKED
         self.parked = []
         for place, turn in zip(places, turns, strict=True):
             node = bullet.BulletRigidBodyNode("parked")
-            node.add_shape(bullet.BulletBoxShape(Vec3(width / 2, length / 2, height / 2)))
+            node.add_shape(bullet.BulletBoxShape(Vec3(*PARKED) / 2))
             path = NodePath(node)
-            path.set_pos(float(place[0]), float(place[1]), float(place[2]) + height / 2)
+            path.set_pos(*place[:2], place[2] + PARKED[2] / 2)
             path.set_h(math.degrees(turn) - 90)
             self.parked.append(node)
 
@@ -218,10 +217,7 @@ class Car:
 @lru_cache(maxsize=4)
 def ground(track: Track) -> bullet.BulletTriangleMeshShape:
     """The road and the land as one shape that does not move, for all cars on it."""
-    shape = terrain_of(track)
-    east, north = np.meshgrid(shape.east, shape.north)
-    grid = np.stack([east, north, shape.height], axis=2)
-    corners = np.stack([grid[:-1, :-1], grid[:-1, 1:], grid[1:, 1:], grid[1:, :-1]], axis=2).reshape(-1, 4, 3)
+    corners = terrain_of(track).corners()
     flat = Quads(corners, np.zeros_like(corners), np.zeros((len(corners), 4, 2)))
     mesh = bullet.BulletTriangleMesh()
     for quads in (surface(track), flat):

@@ -57,18 +57,8 @@ def ribbon(
     uv = np.empty((len(rows), 4, 2))
     uv[:, [0, 3], 1], uv[:, [1, 2], 1] = rows[:, None] / texture_m, ends[:, None] / texture_m
     uv[:, :2, 0], uv[:, 2:, 0] = right / texture_m, left / texture_m
-    corners = np.stack(
-        [
-            edge(track, index % count, offset, height)
-            for index, offset, height in (
-                (rows, right, heights[1]),
-                (ends, right, heights[1]),
-                (ends, left, heights[0]),
-                (rows, left, heights[0]),
-            )
-        ],
-        axis=1,
-    )
+    places = ((rows, right, heights[1]), (ends, right, heights[1]), (ends, left, heights[0]), (rows, left, heights[0]))
+    corners = np.stack([edge(track, index % count, offset, height) for index, offset, height in places], axis=1)
     colours = np.broadcast_to(np.atleast_2d(np.asarray(colour, dtype=float))[:, None, :], (len(rows), 4, 3))
     return Quads(corners, colours, uv)
 

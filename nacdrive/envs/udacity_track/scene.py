@@ -114,15 +114,8 @@ def build_up(
 
 def land_quads(ground: Terrain, appearance: Appearance, rng: np.random.Generator) -> Quads:
     """The land, coloured by slope and by patches of sand, grass and earth, lit by the sun."""
-    colours = land_colours(ground, appearance, rng)
-    east, north = np.meshgrid(ground.east, ground.north)
-    places = np.stack([east, north, ground.height], axis=2)
-
-    def corners(values: Array) -> Array:
-        four = values[:-1, :-1], values[:-1, 1:], values[1:, 1:], values[1:, :-1]
-        return np.stack(four, axis=2).reshape(-1, 4, values.shape[2])
-
-    return Quads(corners(places), corners(colours), corners(places[:, :, :2] / 14.0))
+    places = ground.corners()
+    return Quads(places, ground.corners(land_colours(ground, appearance, rng)), places[:, :, :2] / 14.0)
 
 
 def land_colours(ground: Terrain, appearance: Appearance, rng: np.random.Generator) -> Array:

@@ -50,6 +50,13 @@ class Terrain:
         high = values[r + 1, c] * (1 - u) + values[r + 1, c + 1] * u
         return np.asarray(low * (1 - v) + high * v)
 
+    def corners(self, values: Array | None = None) -> Array:
+        """Corners of every square between points, in turn: their places [n, 4, 3], or ``values`` [rows, columns, k]."""
+        if values is None:
+            values = np.stack([*np.meshgrid(self.east, self.north), self.height], axis=2)
+        four = values[:-1, :-1], values[:-1, 1:], values[1:, 1:], values[1:, :-1]
+        return np.stack(four, axis=2).reshape(-1, 4, values.shape[2])
+
     def normals(self) -> Array:
         """Unit normals [rows, columns, 3]."""
         slope_north, slope_east = np.gradient(self.height, self.cell)

@@ -128,14 +128,9 @@ class Traffic:
         rise = track.at(s + 2)[0][2] - track.at(s - 2)[0][2]
         bank = float(track.bank[int(s / track.spacing) % len(track.line)])
         east, north = point[0] + offset * math.sin(heading), point[1] - offset * math.cos(heading)
-        path.set_pos_hpr(
-            float(east),
-            float(north),
-            float(point[2] + bank * offset + above),
-            math.degrees(heading) - 90,
-            math.degrees(math.atan(rise / 4)),
-            -math.degrees(math.atan(bank)),
-        )
+        up = point[2] + bank * offset + above
+        turn = math.degrees(heading) - 90, math.degrees(math.atan(rise / 4)), -math.degrees(math.atan(bank))
+        path.set_pos_hpr(east, north, up, *turn)
 
 
 def painted_car(appearance: Appearance, heading: float, rng: np.random.Generator) -> NodePath:
