@@ -154,7 +154,7 @@ class Appender(AbstractContextManager["Appender"]):
         """Write what was appended; ``seed`` is its number if not given, ``meta`` plain JSON that the episode keeps.
 
         Raises:
-            UserError: if nothing was appended, or the folder holds something else.
+            UserError: if nothing was appended, it does not fit together, or the folder holds something else.
         """
         if len(self._rows) < 2:
             raise UserError("an episode has at least two frames: append them first.")
@@ -166,15 +166,16 @@ class Appender(AbstractContextManager["Appender"]):
         if not gap_s > 0:
             raise UserError("t_s does not increase: give the seconds since the episode began.")
         writer = RecordingWriter(self.folder, source=self.source, fps=1 / gap_s, expert=self.driver, resume=True)
-        episode = Episode(
-            frames=[row["frame"] for row in self._rows],
-            **given,
-            seed=len(writer.episodes) if seed is None else seed,
-            source=self.source,
-            driver=self.driver,
-            episode_return=float(np.sum(given["reward"], dtype=np.float64)),
-            meta=meta,
-        )
+        with quoted("this is no episode: ", "; nothing was written.", ValueError):
+            episode = Episode(
+                frames=[row["frame"] for row in self._rows],
+                **given,
+                seed=len(writer.episodes) if seed is None else seed,
+                source=self.source,
+                driver=self.driver,
+                episode_return=float(np.sum(given["reward"], dtype=np.float64)),
+                meta=meta,
+            )
         self._rows = []
         return writer.add(episode)
 

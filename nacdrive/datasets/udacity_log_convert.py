@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nacdrive.common.errors import quoted
+from nacdrive.common.errors import instead_of, quoted
 from nacdrive.common.files import open_log, result_folder
 from nacdrive.common.result_folder import note_own, partial_path
 from nacdrive.common.units import MPH_PER_MPS
@@ -137,21 +138,32 @@ def export_log(
 ) -> Converted:
     """Write the recording in ``folder`` as the simulator would have: ``driving_log.csv`` and ``IMG`` in ``out``.
 
-    What was driven is written, not what an expert would have done. ``progress`` is told the frames so far.
+    What was driven is written, not what an expert would have done; a log knows no unknown speed, so that is 0, and a
+    warning says so. ``progress`` is told the frames so far.
     """
     recording = Recording.open(folder, source=SOURCE)
-    frames = 0
-    for index in range(len(recording)):
-        # A damaged episode is found before the first row is written.
-        recording.load(index)
+    frames = unknown = 0
+    # A damaged episode is found before the first row is written.
+    began = [began_of(recording.load(index), index) for index in range(len(recording))]
     with closing(UdacityLogWriter(out, overwrite=overwrite)) as writer:
         for index in range(len(recording)):
             episode = recording.load(index)
-            began = FIRST_DAY.replace(tzinfo=None) + timedelta(hours=index)
-            write_episode(writer, episode, datetime.fromisoformat(episode.meta.get("began", began.isoformat())))
+            write_episode(writer, episode, began[index])
             frames += len(episode)
+            unknown += int(np.isnan(episode.speed_mps).sum())
             progress(frames)
+    if unknown:
+        warnings.warn(f"the speed is unknown in {unknown} of {frames} frames: it is 0 in {out}.", stacklevel=2)
     return Converted(len(recording), frames)
+
+
+def began_of(episode: Episode, index: int) -> datetime:
+    """When an episode began, as it says itself; an hour after the one before where it says nothing."""
+    if (began := episode.meta.get("began")) is None:
+        return FIRST_DAY.replace(tzinfo=None) + timedelta(hours=index)
+    advice = "'began' in its meta is the time at which it began, such as 2026-11-29T12:00:00"
+    with instead_of((TypeError, ValueError), f"episode {episode.seed} began at '{began}', which is no time: {advice}."):
+        return datetime.fromisoformat(began)
 
 
 def write_episode(writer: UdacityLogWriter, episode: Episode, began: datetime) -> None:
@@ -161,7 +173,7 @@ def write_episode(writer: UdacityLogWriter, episode: Episode, began: datetime) -
         writer.add(
             (as_jpeg(episode.frames[i]), as_jpeg(left[i]) if left else None, as_jpeg(right[i]) if right else None),
             began + timedelta(milliseconds=round(1000 * float(episode.t_s[i]))),
-            **{name: float(getattr(episode, name)[i]) for name in DRIVEN},
+            **{name: float(np.nan_to_num(getattr(episode, name)[i])) for name in DRIVEN},
         )
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import gymnasium
 
 from nacdrive.envs.registry import BOTH, CARRACING, UDACITY_TRACK
+from nacdrive.envs.udacity_track.options import ROAD_OPTIONS
 
 
 class GymSpec(NamedTuple):
@@ -34,6 +35,7 @@ def gym_spec_of(meta: Mapping[str, Any]) -> GymSpec | None:
     track = recipe.get("track", BOTH)
     if source == UDACITY_TRACK.source and track in UDACITY_TRACK.tracks:
         options = {"track": track, "repeat": UDACITY_TRACK.repeat, "max_seconds": recipe.get("seconds", 600.0)}
+        options |= {name: recipe[name] for name in ("repeat", *ROAD_OPTIONS) if name in recipe}
         options |= {"cameras": ("center", "left", "right")} if recipe.get("sides") else {}
         return GymSpec(spec_json("nacdrive/UdacityTrack-v0", options), 1)
     return None

@@ -87,7 +87,8 @@ class CarRacing(Imitation):
         """See ``Imitation.sample``; steering is clipped to ``MOST_STEERING``."""
         logits = episode.expert_logits
         strange = logits is not None and logits.shape[1] != len(ACTIONS)
-        if actions is not None and (strange or int(episode.expert_choice.max()) >= len(ACTIONS)):
+        most = max(episode.expert_choice.max(), episode.choice.max())
+        if actions is not None and (strange or most >= len(ACTIONS)):
             raise UserError(f"{path} was driven with other actions than the five of CarRacing.")
         sample = super().sample(path, episode, actions)
         if actions is None:

@@ -4,6 +4,7 @@ import warnings
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -395,3 +396,26 @@ def test_drives_of_unknown_days_are_an_hour_apart(tmp_path):
     assert lines[0].startswith(f"IMG/center_2000_01_01_00_00_00_{first:03d}.jpg,,,")
     assert lines[1].startswith(f"IMG/center_2000_01_01_00_00_00_{gap_ms:03d}.jpg,,,")
     assert lines[2].startswith("IMG/center_2000_01_01_01_00_00_")
+
+
+def drive_of_own(folder: Path, **meta: Any) -> Path:
+    with Recording.append_to(folder, source="udacity") as episode:
+        for i in range(12):
+            episode.append({"frame": np.zeros((160, 320, 3), np.uint8), "t_s": i / 10, "steering": 0.1})
+        episode.end_episode(**meta)
+    return folder
+
+
+def test_a_log_of_unknown_speeds_can_be_read(tmp_path: Path) -> None:
+    folder = drive_of_own(tmp_path / "recording")
+    with pytest.warns(UserWarning, match="the speed is unknown in 12 of 12 frames: it is 0 in "):
+        export_log(folder, tmp_path / "log")
+    assert [row.speed_mps for row in read_log(tmp_path / "log").rows] == [0.0] * 12
+
+
+@pytest.mark.parametrize("began", ["yesterday", 7])
+def test_a_beginning_that_is_no_time_is_refused_before_a_log_is_written(tmp_path: Path, began: Any) -> None:
+    folder = drive_of_own(tmp_path / "recording", began=began)
+    with pytest.raises(UserError, match=f"episode 0 began at '{began}', which is no time"):
+        export_log(folder, tmp_path / "log")
+    assert not (tmp_path / "log").exists()

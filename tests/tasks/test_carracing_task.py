@@ -9,10 +9,11 @@ import torch
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.images import encode_png
+from nacdrive.datasets.recording import Recording
 from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.envs.carracing.env import to_action
 from nacdrive.models.driving import DrivingNetwork
-from nacdrive.tasks import load_task
+from nacdrive.tasks import load_driving_task, load_task
 from nacdrive.tasks.sample import Sample
 
 TASK = load_task("carracing")
@@ -232,3 +233,12 @@ def test_a_table_of_continuous_recordings_says_how_often_the_decision_is_the_exp
     assert 0 <= TASK.score("carracing", middle, samples)["accuracy"] < 50
     with pytest.raises(UserError, match="--expert ppo"):
         load_task("carracing", "paper").folds({"carracing": tmp_path / "r"}, 1, 0)
+
+
+def test_driven_choices_beyond_the_five_are_refused(tmp_path):
+    with Recording.append_to(tmp_path, source="carracing") as episode:
+        for i in range(4):
+            frame = np.zeros((96, 96, 3), np.uint8)
+            episode.append({"frame": frame, "t_s": i / 10, "choice": 7, "expert_choice": -1})
+    with pytest.raises(UserError, match="other actions than the five"):
+        load_driving_task("carracing").load([tmp_path])

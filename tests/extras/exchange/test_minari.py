@@ -109,10 +109,12 @@ def test_minari_itself_shows_the_frames_of_three_cameras_as_they_are(tmp_path, j
 
 
 def test_pedals_of_the_built_in_track_are_one_number_and_come_back_as_two(tmp_path):
-    recipe = {"track": "lake", "seconds": 20.0, "noise": 1.0, "sides": True}
+    recipe = {"track": "lake", "seconds": 20.0, "noise": 1.0, "sides": True, "repeat": 2, "parked_cars": 3}
     folder = write(tmp_path / "recording", [drive(sides=True)], recipe=recipe)
     made_in = gym_spec_of(Recording.open(folder).meta)
-    assert json.loads(made_in[0])["kwargs"]["cameras"] == ["center", "left", "right"]
+    options = json.loads(made_in[0])["kwargs"]
+    assert options["cameras"] == ["center", "left", "right"]
+    assert (options["repeat"], options["parked_cars"]) == (2, 3)
     export_minari(folder, tmp_path / "set", gym=GymSpec(*made_in))
     theirs = library().MinariDataset(tmp_path / "set/data")
     assert theirs.action_space.shape == (2,)
