@@ -65,14 +65,10 @@ class ArenaCard(Card, Audience):
 
 def camera_of(value: Any) -> dict[str, float] | None:
     """Settings of the cameras, each within the limits of ``CAMERA``; None if they are none."""
-    if not isinstance(value, dict) or not value:
+    if not isinstance(value, dict) or not value or not value.keys() <= CAMERA.keys():
         return None
-    camera: dict[str, float] = {}
     for name, number in value.items():
-        if name not in CAMERA:
-            return None
         kind, least, most = CAMERA[name]
         if type(number) not in ((int,) if kind is int else (int, float)) or not least <= number <= most:
             return None
-        camera[name] = kind(number)
-    return camera
+    return {name: CAMERA[name][0](number) for name, number in value.items()}

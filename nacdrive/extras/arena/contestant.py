@@ -233,18 +233,15 @@ def _drive_all(pipe: Connection, contestant: Contestant) -> None:
     loaded = contestant.load()
     _ = loaded.driver
     pipe.send(Ready(1 / loaded.fps))
-    order: Any = None
     while True:
-        order = pipe.recv() if order is None else order
+        order = pipe.recv()
         if isinstance(order, Abandon):
             pipe.send(order)
         if not isinstance(order, Begin):
-            order = None  # a permission that was on its way when the episode ended
-            continue
-        begun, order = order, None
+            continue  # a permission that was on its way when the episode ended
         if isinstance(loaded.driver, Ghost):
-            loaded.driver.take(begun.seed)
-        with loaded.open(begun.seed, episode=begun.episode, track=begun.track, camera=begun.noise) as opened:
+            loaded.driver.take(order.seed)
+        with loaded.open(order.seed, episode=order.episode, track=order.track, camera=order.noise) as opened:
             driver = opened.driver
             if contestant.head_start_s or contestant.top_speed_mps is not None:
                 driver = Handicap(driver, contestant)
@@ -256,7 +253,7 @@ def _drive_all(pipe: Connection, contestant: Contestant) -> None:
                     pipe.send(light(tick))
                 pipe.send(Ended(opened.env.metrics()))
             except AbandonedEpisode as abandoned:
-                order = abandoned.args[0]
+                pipe.send(abandoned.args[0])
 
 
 def light(tick: Tick) -> Tick:

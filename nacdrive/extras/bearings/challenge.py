@@ -230,7 +230,5 @@ def mean_life(name: str, lives_s: Mapping[str, float]) -> float:
 def best_constant(times: Sequence[NDArray[np.float64]]) -> float:
     """The constant of the highest score, had the challenge asked at every snapshot of the learning bearings."""
     candidates = PERIOD_S * np.unique(np.geomspace(1, 2000, 80).round())
-    scores = [
-        np.mean([phm2012_score(t[-1] - t[:-1], np.full(len(t) - 1, guess)) for t in times]) for guess in candidates
-    ]
+    scores = [np.mean([phm2012_score(t[-1] - t[:-1], guess) for t in times]) for guess in candidates]
     return float(candidates[int(np.argmax(scores))])

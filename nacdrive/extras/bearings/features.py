@@ -183,11 +183,7 @@ def compute(bearing: Bearing, options: FeatureOptions) -> NDArray[np.float32]:
     extractor = WindowFeatures(options, bearing.rate_hz)
     with progress_bar() as bar:
         task = bar.add_task(f"features of {bearing.name}", total=len(bearing), state="")
-        rows = []
-        for i in range(len(bearing)):
-            rows.append(extractor.snapshot(bearing.read(i)))
-            bar.advance(task)
-    return np.stack(rows)
+        return np.stack([extractor.snapshot(bearing.read(i)) for i in bar.track(range(len(bearing)), task_id=task)])
 
 
 class WindowFeatures:

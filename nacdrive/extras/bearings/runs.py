@@ -24,13 +24,14 @@ from nacdrive.extras.bearings.wear import first_prediction_time, fpt_label
 
 BEGINNING = 20
 """Snapshots that tell what is usual for a bearing; from then on its features are differences from them."""
-FREQUENCY, KURTOSIS, SKEWNESS, DEVIATION = 1, 3, 4, 6
 KELVIN = 273.15
 ROOM_C = 25.0
 """Temperature that the authors' script assumes where none was recorded."""
 MINUTE_S = 60.0
 AXES = ("Horizontal", "Vertical")
 EACH = len(FEATURES)
+RATIOS, SHAPES = ([axis + column for axis in (0, EACH) for column in columns] for columns in ((1, 6), (3, 4)))
+"""Columns of both axes: dominant frequency and deviation; kurtosis and skewness."""
 
 
 @dataclass(frozen=True)
@@ -166,13 +167,12 @@ def read_feature_file(path: Path) -> PublishedBearing:
     features = values[:, : 2 * EACH]
     features[:, [0, EACH]] = np.log10(features[:, [0, EACH]])
     scalars = dict(zip(sorted(needed - set(AXES)), values[:, 2 * EACH :].T, strict=True))
-    left = None if hust else scalars["RUL"]
     return PublishedBearing(
         name=path.name.split("_features")[0],
         dataset="hust" if hust else "xjtu-sy",
         features=features.astype(np.float32),
         t_s=scalars["Time"],
-        remaining_min=None if left is None else left.astype(np.float32),
+        remaining_min=None if hust else scalars["RUL"].astype(np.float32),
         temperature_c=scalars["Temperature"].astype(np.float32) if hust else None,
     )
 
@@ -214,13 +214,10 @@ def relative(values: NDArray[np.float32]) -> NDArray[np.float32]:
 
     So sensors of another gain, and frequencies in another unit, give the same numbers; only the past is used.
     """
-    x = values.astype(np.float64).copy()
-    for axis in (0, 7):
-        for column in (FREQUENCY, DEVIATION):
-            x[:, axis + column] = np.log(np.maximum(x[:, axis + column], 1e-9))
-        for column in (KURTOSIS, SKEWNESS):
-            # A single shock gives a kurtosis of hundreds.
-            x[:, axis + column] = np.arcsinh(x[:, axis + column])
+    x = values.astype(np.float64)
+    x[:, RATIOS] = np.log(np.maximum(x[:, RATIOS], 1e-9))
+    # A single shock gives a kurtosis of hundreds.
+    x[:, SHAPES] = np.arcsinh(x[:, SHAPES])
     usual = np.stack([np.median(x[: min(i + 1, BEGINNING)], axis=0) for i in range(min(len(x), BEGINNING))])
     usual = np.concatenate([usual, np.repeat(usual[-1:], len(x) - len(usual), axis=0)])
     return np.asarray(x - usual, np.float32)

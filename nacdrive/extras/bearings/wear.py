@@ -67,14 +67,13 @@ def first_prediction_time(table: FeatureTable) -> float:
     usual = indicators[:healthy]
     beyond = indicators > usual.mean(axis=0) + SIGMAS * usual.std(axis=0)
     beyond[:healthy] = False
-    begins = [begin for column in beyond.T if (begin := first_run(column, IN_A_ROW)) is not None]
-    return float(table.t_s[min(begins, default=-1)])
+    return float(table.t_s[min(first_run(column, IN_A_ROW) for column in beyond.T)])
 
 
-def first_run(shown: NDArray[np.bool_], length: int) -> int | None:
-    """Where ``length`` in a row of ``shown`` [N] begin for the first time; None if they never do."""
+def first_run(shown: NDArray[np.bool_], length: int) -> int:
+    """Where ``length`` in a row of ``shown`` [N] begin for the first time; the last place if they never do."""
     begins = np.flatnonzero(np.convolve(shown, np.ones(length), "valid") == length)
-    return int(begins[0]) if len(begins) else None
+    return int(begins[0]) if len(begins) else len(shown) - 1
 
 
 def fpt_label(t_s: ArrayLike, first_s: float) -> NDArray[np.float32]:
@@ -176,7 +175,7 @@ class WearCurve:
     def onset_error_s(self) -> float:
         """Seconds between the onsets of predicted and true wear, both told alike; no onset counts as at the end."""
         predicted, true = (first_run(wear > WORN, IN_A_ROW) for wear in (self.predicted, self.truth))
-        return abs(float(self.t_s[-1 if predicted is None else predicted] - self.t_s[-1 if true is None else true]))
+        return abs(float(self.t_s[predicted] - self.t_s[true]))
 
     def share(self) -> Array:
         """[N] how far wear has gone from the value that counts as its beginning, 0, to failure, 1."""

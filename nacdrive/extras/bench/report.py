@@ -353,14 +353,13 @@ def write_report(places: Sequence[Path], out: Path, command: str) -> list[Compar
     out.mkdir(parents=True, exist_ok=True)
     for k, comparison in enumerate(comparisons):
         section = comparison.section
-        names = [f"cost-{k}.svg"]
-        save(cost_figure(comparison), out / names[0])
+        drawn = {f"cost-{k}.svg": cost_figure(comparison)}
         first = not any(other.section is section for other in comparisons[:k])
-        curves = curves_figure(section, [place for place in places if place.is_dir()]) if first else None
-        if curves is not None:
-            names.append(f"curves-{k}.svg")
-            save(curves, out / names[-1])
-        figures[k] = names
+        if first and (curves := curves_figure(section, [place for place in places if place.is_dir()])) is not None:
+            drawn[f"curves-{k}.svg"] = curves
+        for name, figure in drawn.items():
+            save(figure, out / name)
+        figures[k] = list(drawn)
     write_text(out / "report.md", markdown(comparisons, command))
     write_text(out / "report.csv", csv_text(comparisons))
     write_text(out / "report.tex", latex(comparisons))

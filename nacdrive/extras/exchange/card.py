@@ -243,9 +243,7 @@ def yaml_lines(value: Mapping[str, Any], indent: str = "") -> list[str]:
         if isinstance(item, list):
             lines.append(f"{indent}{name}:")
             for part in item:
-                inner = (
-                    yaml_lines(part, indent + "  ") if isinstance(part, Mapping) else [f"{indent}  {json.dumps(part)}"]
-                )
+                inner = yaml_lines(part, indent + "  ") if isinstance(part, Mapping) else [json.dumps(part)]
                 lines += [f"{indent}- {inner[0].strip()}", *inner[1:]]
         elif isinstance(item, Mapping):
             lines += [f"{indent}{name}:", *yaml_lines(item, indent + "  ")]

@@ -248,12 +248,11 @@ class DataWriter:
             columns[LOGITS] = list_column(unknown if episode.expert_logits is None else episode.expert_logits)
         for name in self.layout.numbers:
             columns[NUMBERS[name]] = pa.array(episode.optional.get(name, np.full(steps, np.nan, KINDS[name])))
-        columns["next.done"] = pa.array(np.arange(steps) == steps - 1)
+        frame = np.arange(steps)
+        columns["next.done"] = pa.array(frame == steps - 1)
         columns["timestamp"] = pa.array(episode.t_s.astype(np.float32))
-        columns["frame_index"] = pa.array(np.arange(steps))
-        columns["episode_index"] = pa.array(np.full(steps, number))
-        columns["index"] = pa.array(np.arange(self.frames, self.frames + steps))
-        columns["task_index"] = pa.array(np.zeros(steps, np.int64))
+        indices = frame, np.full(steps, number), self.frames + frame, np.zeros(steps, np.int64)
+        columns |= {name: pa.array(index) for name, index in zip(INDICES, indices, strict=True)}
         features = {name: hub_feature(feature) for name, feature in self.layout.features.items()}
         hub = json.dumps({"info": {"features": features}}).encode()
         return pa.table(columns).replace_schema_metadata({b"huggingface": hub})
@@ -264,11 +263,10 @@ class DataWriter:
             # Called before the next camera.
             statistics[CAMERAS[camera]] = image_stats(lambda i: decode_image(frames[i]), len(frames))  # noqa: B023
         for name in table.column_names:
-            if name in CAMERAS.values():
-                continue
-            column = table.column(name).combine_chunks()
-            values = column.flatten() if is_list(column.type) else column
-            statistics[name] = number_stats(values.to_numpy(zero_copy_only=False).reshape(len(table), -1))
+            if name not in CAMERAS.values():
+                column = table.column(name).combine_chunks()
+                values = column.flatten() if is_list(column.type) else column
+                statistics[name] = number_stats(values.to_numpy(zero_copy_only=False).reshape(len(table), -1))
         return statistics
 
 
@@ -323,8 +321,7 @@ def write_tasks(path: Path, tasks: list[str]) -> None:
 
 def number_stats(values: NDArray[Any]) -> Stats:
     """Statistics of [frames] or [frames, width] numbers: arrays of [1] or [width]; ``count`` is [1]."""
-    rows = np.asarray(values, dtype=np.float64)
-    rows = rows[:, None] if rows.ndim == 1 else rows
+    rows = np.asarray(values, dtype=np.float64).reshape(len(values), -1)
     # An unknown number becomes 0 only where a column knows none at all.
     known = [column[np.isfinite(column)] for column in rows.T]
     columns = [column if len(column) else np.zeros(1) for column in known]

@@ -204,19 +204,14 @@ def read_episodes(folder: Path, ours: bool) -> list[EpisodeRow]:
     rows: dict[int, EpisodeRow] = {}
     for path in (limits.within(folder, name) for name in names):
         file = limits.open_parquet(path)
-        there = [*wanted, *(name for name in more if name in file.schema_arrow.names)]
-        missing = [name for name in wanted if name not in file.schema_arrow.names]
-        missing += [name for name in more if ours and name not in there]
+        there = [name for name in (*wanted, *more) if name in file.schema_arrow.names]
+        missing = [name for name in (*wanted, *(more if ours else ())) if name not in there]
         if missing or file.metadata.num_rows > limits.MAX_FRAMES:
             raise UserError(f"{path} lacks {', '.join(missing) or 'an end'}: it is no list of LeRobot episodes.")
-        try:
+        with quoted(f"{path} is damaged (", "): get it again.", *MISFITS), limits.damaged_parquet(path):
             for batch in file.iter_batches(batch_size=256, columns=there):
                 for row in batch.to_pylist():
                     rows[int(row["episode_index"])] = episode_row(row, ours)
-        except (pa.ArrowException, OSError) as error:
-            raise limits.damaged_parquet(path, error) from error
-        except MISFITS as error:
-            raise UserError(f"{path} is damaged ({error}): get it again.") from error
     if sorted(rows) != list(range(len(rows))):
         raise UserError(f"{folder}/meta/episodes has gaps in its episodes: get the data set again.")
     return [rows[i] for i in range(len(rows))]
@@ -265,10 +260,8 @@ def columns_of(data_set: LeRobotSet, path: Path, file: pq.ParquetFile) -> list[s
         optional = [STATE, "next.reward"] if speed else ["next.reward"]
     names += [name for name in optional if name in data_set.features]
     for name in names:
-        kind = schema.field(name).type if name in schema.names else None
-        if kind is None:
-            good = False
-        elif name in data_set.cameras.values():
+        kind = schema.field(name).type if name in schema.names else pa.null()
+        if name in data_set.cameras.values():
             good = pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0
             good = good and kind.field("bytes").type in (pa.binary(), pa.large_binary())
         elif name in (ACTION, LOGITS, STATE):
@@ -276,7 +269,7 @@ def columns_of(data_set: LeRobotSet, path: Path, file: pq.ParquetFile) -> list[s
         else:
             good = pa.types.is_integer(kind) or (pa.types.is_floating(kind) and name not in WHOLE)
         if not good:
-            what = "lacks" if kind is None else f"has no usable ({kind})"
+            what = "lacks" if name not in schema.names else f"has no usable ({kind})"
             raise UserError(f"{path} {what} column '{name}': it is no data of this LeRobot data set.")
     return names
 
@@ -292,10 +285,8 @@ class Batches:
     def take(self, rows: int) -> Iterator[pa.RecordBatch]:
         """The next ``rows`` rows, in parts."""
         while rows:
-            try:
+            with limits.damaged_parquet(self.path, StopIteration, ValueError):
                 batch = self._rest if self._rest is not None and len(self._rest) else next(self._batches)
-            except (pa.ArrowException, OSError, StopIteration, ValueError) as error:
-                raise limits.damaged_parquet(self.path, error) from error
             yield batch.slice(0, rows)
             self._rest = batch.slice(rows)
             rows -= min(rows, len(batch))
@@ -307,12 +298,10 @@ def read_episode(data_set: LeRobotSet, index: int, seed: int, batches: Batches) 
     numbers: dict[str, list[NDArray[Any]]] = {}
     frames: dict[str, list[bytes]] = {}
     size = 0
-    wanted = (
-        set(data_set.cameras) if data_set.header is None else {"center", *row.ours["columns"]} & set(data_set.cameras)
-    )
-    with quoted(
-        f"episode {index} in {batches.path} ", ": get the data set again.", ValueError, TypeError, pa.ArrowException
-    ):
+    there = set(data_set.cameras)
+    wanted = there if data_set.header is None else there & {"center", *row.ours["columns"]}
+    before = f"episode {index} in {batches.path} "
+    with quoted(before, ": get the data set again.", ValueError, TypeError, pa.ArrowException):
         for batch in batches.take(row.length):
             for camera in wanted:
                 name = data_set.cameras[camera]
@@ -350,14 +339,13 @@ def build_episode(
     """An episode from its columns."""
     driven = limits.split_actions(columns[ACTION], data_set.actions)
     limits.check_range(**driven)
+    own = row.ours
+    names = PLAIN | {name: OPTIONAL[name] for name in own.get("columns", ()) if name in OPTIONAL}
     if data_set.header is not None:
         there = columns.keys() | {data_set.cameras[camera] for camera in frames}
-        wanted = [STATE, *PLAIN.values(), *(OPTIONAL[name] for name in row.ours["columns"] if name in OPTIONAL)]
-        if missing := [name for name in wanted if name not in there]:
+        if missing := [name for name in (STATE, *names.values()) if name not in there]:
             raise ValueError(f"lacks {', '.join(missing)}")
-    own = row.ours
     given = unknown_columns(row.length) | driven
-    names = PLAIN | {name: OPTIONAL[name] for name in own.get("columns", ()) if name in OPTIONAL}
     given |= {name: columns[theirs] for name, theirs in names.items() if theirs in columns}
     if STATE in columns:
         given["speed_mps"] = columns[STATE][:, 0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from nacdrive.common.errors import UserError, first_line
+from nacdrive.common.errors import UserError, first_line, quoted
 from nacdrive.datasets.episode_file import UNITS
 from nacdrive.datasets.images import decode_image, encode_png, image_header
 from nacdrive.datasets.staging import header_of
@@ -68,7 +69,7 @@ def within(folder: Path, name: str) -> Path:
 
 def open_parquet(path: Path) -> pq.ParquetFile:
     """A Parquet file whose columns are no larger than their rows can ask for."""
-    try:
+    with damaged_parquet(path, ValueError):
         # Without pre_buffer, which would hold the whole file.
         limits = {"thrift_string_size_limit": 2**27, "thrift_container_size_limit": 2**22}
         file = pq.ParquetFile(path, pre_buffer=False, **limits)
@@ -80,14 +81,14 @@ def open_parquet(path: Path) -> pq.ParquetFile:
                     raise UserError(f"{path} holds more in '{column.path_in_schema}' than a recording can: not read.")
         # Names that are no text are found here, too.
         assert file.schema_arrow is not None
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise damaged_parquet(path, error) from error
     return file
 
 
-def damaged_parquet(path: Path, error: Exception) -> UserError:
-    """The sentence for a Parquet file that cannot be read to its end."""
-    return UserError(f"{path} is truncated or damaged, or no Parquet file ({first_line(error)[:160]}): get it again.")
+def damaged_parquet(path: Path, *kinds: type[Exception]) -> AbstractContextManager[None]:
+    """What a Parquet file that cannot be read to its end raises, also one of these ``kinds``, becomes a sentence."""
+    before = f"{path} is truncated or damaged, or no Parquet file ("
+    kinds = pa.ArrowException, OSError, *kinds
+    return quoted(before, "): get it again.", *kinds, say=lambda error: first_line(error)[:160])
 
 
 def as_rgb(data: bytes, size: tuple[int, int]) -> bytes:

@@ -95,9 +95,8 @@ def camera_spaces(
     for place, part in places.items():
         shape = part.get("shape") if isinstance(part, dict) and part.get("type") == "Box" else None
         if isinstance(shape, list) and len(shape) == 3 and shape[2] == 3 and part.get("dtype") == "uint8":
-            with quoted(
-                f"{folder} says that its pictures have the shape {str(shape)[:80]}: ", ".", TypeError, ValueError
-            ):
+            before = f"{folder} says that its pictures have the shape {str(shape)[:80]}: "
+            with quoted(before, ".", TypeError, ValueError):
                 height, width = int(shape[0]), int(shape[1])
                 check_size(height, width)
             boxes[place] = height, width
@@ -113,14 +112,9 @@ def camera_spaces(
 
 def action_space(folder: Path, space: Mapping[str, Any]) -> tuple[int, int]:
     """Numbers for the pedals (0 for choices) and the number of choices."""
-    kind, shape, low, high = (space.get(name) for name in ("type", "shape", "low", "high"))
-    if (
-        kind == "Discrete"
-        and isinstance(space.get("n"), int)
-        and space.get("start") == 0
-        and 0 < space["n"] <= limits.MAX_LIST
-    ):
-        return 0, space["n"]
+    kind, shape, low, high, n = (space.get(name) for name in ("type", "shape", "low", "high", "n"))
+    if kind == "Discrete" and isinstance(n, int) and space.get("start") == 0 and 0 < n <= limits.MAX_LIST:
+        return 0, n
     if kind == "Box" and shape == [3] and low == [-1, 0, 0] and high == [1, 1, 1]:
         return 2, 0
     if kind == "Box" and shape == [2] and low == [-1, -1] and high == [1, 1]:

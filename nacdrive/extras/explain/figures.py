@@ -32,9 +32,8 @@ def saliency_figure(ticks: Sequence[Tick], title: str) -> Figure:
     height, width = ticks[0].frame.shape[:2]
     wide = 1.75 if width <= height else 2.6
     figure = Figure(figsize=(wide * len(ticks) + 0.3, 0.9 + 2 * wide * height / width), layout="constrained")
-    axes = np.atleast_2d(figure.subplots(2, len(ticks), squeeze=False))
-    for column, tick in enumerate(ticks):
-        top, bottom = axes[0, column], axes[1, column]
+    axes = figure.subplots(2, len(ticks), squeeze=False)
+    for (top, bottom), tick in zip(axes.T, ticks, strict=True):
         for axis in (top, bottom):
             axis.imshow(tick.frame, interpolation="nearest")
             axis.set(xticks=[], yticks=[])

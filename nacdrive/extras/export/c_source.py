@@ -105,12 +105,12 @@ def c_source(net: NetworkDescription, stem: str, model: Path) -> tuple[str, str,
             "#include <math.h>",
             "#include <string.h>",
             "",
-            define("ROWS", net.preprocessing.rows),
-            define("COLUMNS", net.preprocessing.columns),
-            define("ACTIVATION(x)", f"{net.activation}_of(x)"),
-            define("FEATURES", net.features),
-            define("D_MODEL", net.hidden.weight.shape[1]),
-            define("HIDDEN", len(net.hidden.bias)),
+            f"#define ROWS {net.preprocessing.rows}",
+            f"#define COLUMNS {net.preprocessing.columns}",
+            f"#define ACTIVATION(x) {net.activation}_of(x)",
+            f"#define FEATURES {net.features}",
+            f"#define D_MODEL {net.hidden.weight.shape[1]}",
+            f"#define HIDDEN {len(net.hidden.bias)}",
             *parts.constants,
             "",
             labels(net),
@@ -198,11 +198,6 @@ def arrays_of(name: str, weight: NDArray[np.float32], bias: NDArray[np.float32])
     return [array(f"{name}_weight", weight), array(f"{name}_bias", bias)]
 
 
-def define(name: str, value: object) -> str:
-    """A constant."""
-    return f"#define {name} {value}"
-
-
 def labels(net: NetworkDescription) -> str:
     """Names of the outputs."""
     quoted = ", ".join('"' + re.sub(r'["\\\r\n]', "", label) + '"' for label in net.labels)
@@ -215,10 +210,10 @@ def frame_arrays(net: NetworkDescription) -> list[str]:
     if p.down is None or p.across is None:
         return []
     parts = [
-        define("FIRST_ROW", p.first_row),
-        define("KEPT_ROWS", int(p.down.first.max()) + p.down.weight.shape[1]),
-        define("DOWN_TAPS", p.down.weight.shape[1]),
-        define("ACROSS_TAPS", p.across.weight.shape[1]),
+        f"#define FIRST_ROW {p.first_row}",
+        f"#define KEPT_ROWS {int(p.down.first.max()) + p.down.weight.shape[1]}",
+        f"#define DOWN_TAPS {p.down.weight.shape[1]}",
+        f"#define ACROSS_TAPS {p.across.weight.shape[1]}",
         array("down_first", p.down.first),
         array("down_weight", p.down.weight),
         array("across_first", p.across.first),
@@ -237,16 +232,15 @@ def frame_function(net: NetworkDescription) -> str:
     p = net.preprocessing
     if p.down is None:
         return part("frame.c")
-    yuv = "colour[c][0] * rgb[0] + colour[c][1] * rgb[1] + colour[c][2] * rgb[2] + offset[c]"
-    turned = p.colour is not None
-    if p.turn is None:
-        row = "const uint8_t *in = frame + (FIRST_ROW + row) * POLICY_WIDTH * 3;"
-    else:
+    code, row = "", "const uint8_t *in = frame + (FIRST_ROW + row) * POLICY_WIDTH * 3;"
+    if p.turn is not None:
+        code = part("frame_upright.c") + "\n"
         row = "uint8_t in[POLICY_WIDTH * 3];\n        upright(frame, FIRST_ROW + row, in);"
-    code = "" if p.turn is None else part("frame_upright.c") + "\n"
-    return code + fill(
-        "frame_resized.c", and_yuv=", turn into YUV" if turned else "", colour=yuv if turned else "rgb[c]", row=row
-    )
+    and_yuv, colour = "", "rgb[c]"
+    if p.colour is not None:
+        and_yuv = ", turn into YUV"
+        colour = "colour[c][0] * rgb[0] + colour[c][1] * rgb[1] + colour[c][2] * rgb[2] + offset[c]"
+    return code + fill("frame_resized.c", and_yuv=and_yuv, colour=colour, row=row)
 
 
 def block_of(channels: int) -> int:
@@ -258,15 +252,10 @@ def convolution_arrays(net: NetworkDescription) -> list[str]:
     """Weights as ``convolution.c`` wants them."""
     parts = []
     for i, layer in enumerate(net.convolutions, 1):
-        out, channels, kernel, _ = layer.weight.shape
-        block = block_of(out)
-        blocks = -(-out // block)
-        weight = np.zeros((blocks * block, kernel, kernel, channels), np.float32)
-        weight[:out] = layer.weight.transpose(0, 2, 3, 1)
-        bias = np.zeros(blocks * block, np.float32)
-        bias[:out] = layer.bias
-        arranged = weight.reshape(blocks, block, kernel * kernel * channels).transpose(0, 2, 1).reshape(-1)
-        parts += [array(f"weight_{i}", arranged), array(f"bias_{i}", bias)]
+        block = block_of(len(layer.bias))
+        weight = padded(layer.weight.transpose(0, 2, 3, 1), 0, block)
+        arranged = weight.reshape(-1, block, weight[0].size).transpose(0, 2, 1).reshape(-1)
+        parts += [array(f"weight_{i}", arranged), array(f"bias_{i}", padded(layer.bias, 0, block))]
     return parts
 
 
@@ -305,7 +294,7 @@ def step_function(net: NetworkDescription) -> str:
             f"    for (int i = {first} * COLUMNS * 3; i < {last} * COLUMNS * 3; i++) a[i] = 0.0f;\n"
         )
     calls = [f"    convolution_{i}({'a, b' if i % 2 else 'b, a'});" for i, _ in enumerate(net.convolutions, 1)]
-    decide = "decide_choice.c" if len(net.actions) else "decide_continuous.c"
+    decide = part("decide_choice.c" if len(net.actions) else "decide_continuous.c").rstrip("\n")
     features = "b" if len(net.convolutions) % 2 else "a"
     if net.projection is not None:
         calls.append(
@@ -314,9 +303,7 @@ def step_function(net: NetworkDescription) -> str:
             "FEATURES, projected);"
         )
         features = "projected"
-    return fill(
-        "step.c", masked=masked, convolutions="\n".join(calls), features=features, decide=part(decide).rstrip("\n")
-    )
+    return fill("step.c", masked=masked, convolutions="\n".join(calls), features=features, decide=decide)
 
 
 @dataclass(frozen=True)
@@ -346,7 +333,7 @@ class _Sequence:
         memory = [f"    float input[POLICY_WINDOW][{width}]; /* the frames' share of the gates */"]
         if isinstance(step, CfCStep):
             arrays += arrays_of("heads", step.heads.weight.T, step.heads.bias)
-            sizes = [define("BACKBONE", width), define("TIME_SCALE", number(step.gap_s))]
+            sizes = [f"#define BACKBONE {width}", f"#define TIME_SCALE {number(step.gap_s)}"]
             memory.append("    float t[POLICY_WINDOW]; /* when they were taken, seconds */")
             return _Sequence(sizes, arrays, part("cfc.c"), memory, window * (width + 1), window)
         assert isinstance(step, RecurrentStep)
@@ -384,18 +371,19 @@ def _nac(net: NetworkDescription, step: NACStep) -> _Sequence:
     inter, command = first_query.shape[2], motor.shape[1]
     heads, depth, window = step.heads, step.head_dim, step.window
     gates = np.concatenate([of_features(net, gate.weight) for gate in (step.query, step.key, step.value)], axis=1)
+    phi = {"sigmoid": "sigmoid_of(x)", "tanh": "tanh_of(x)", "none": "(x)"}[step.phi]
     sizes = [
-        define("HEADS", heads),
-        define("D_HEAD", depth),
-        define("INTER", inter),
-        define("COMMAND", command),
-        define("TOPK", step.topk),
-        define("UNFOLDS", step.unfolds),
-        define("EPS", number(step.eps)),
-        define("TIME_SCALE", number(step.time_scale)),
-        define("CHECKS_ORDER", int(step.time_input == "gap")),
-        define("CIRCUIT(x)", f"{step.activation}_of(x)"),
-        define("PHI(x)", {"sigmoid": "sigmoid_of(x)", "tanh": "tanh_of(x)", "none": "(x)"}[step.phi]),
+        f"#define HEADS {heads}",
+        f"#define D_HEAD {depth}",
+        f"#define INTER {inter}",
+        f"#define COMMAND {command}",
+        f"#define TOPK {step.topk}",
+        f"#define UNFOLDS {step.unfolds}",
+        f"#define EPS {number(step.eps)}",
+        f"#define TIME_SCALE {number(step.time_scale)}",
+        f"#define CHECKS_ORDER {int(step.time_input == 'gap')}",
+        f"#define CIRCUIT(x) {step.activation}_of(x)",
+        f"#define PHI(x) {phi}",
     ]
     arrays = [
         *arrays_of("sensory", gates, np.concatenate([step.query.bias, step.key.bias, step.value.bias])),
@@ -416,7 +404,7 @@ def _nac(net: NetworkDescription, step: NACStep) -> _Sequence:
         inter_part = part("nac_inter.c")
     if step.command is not None and step.command.any():
         sources, targets = np.nonzero((step.command != 0).any(axis=0))
-        sizes.append(define("EDGES", len(sources)))
+        sizes.append(f"#define EDGES {len(sources)}")
         arrays += [
             array("command_from", sources),
             array("command_to", targets),
@@ -451,14 +439,14 @@ def settle(step: NACStep | NACKeyStep) -> str:
 def _nac_key(net: NetworkDescription, step: NACKeyStep) -> _Sequence:
     width, window = step.heads * step.head_dim, step.window
     sizes = [
-        define("HEADS", step.heads),
-        define("D_HEAD", step.head_dim),
-        define("INTER", len(step.inter.bias)),
-        define("COMMAND", len(step.command.bias)),
-        define("TOPK", step.topk),
-        define("FREQUENCIES", len(step.frequencies)),
-        define("TIME_SCALE", number(step.time_scale)),
-        define("NORM_EPS", number(step.norm_eps)),
+        f"#define HEADS {step.heads}",
+        f"#define D_HEAD {step.head_dim}",
+        f"#define INTER {len(step.inter.bias)}",
+        f"#define COMMAND {len(step.command.bias)}",
+        f"#define TOPK {step.topk}",
+        f"#define FREQUENCIES {len(step.frequencies)}",
+        f"#define TIME_SCALE {number(step.time_scale)}",
+        f"#define NORM_EPS {number(step.norm_eps)}",
     ]
     # A projection's outputs have no pixels; without one the features, and what belongs to each, go by pixels.
     order = of_features(net, np.arange(net.features, dtype=np.float32)[None])[:, 0].astype(int)

@@ -247,7 +247,6 @@ def without_idle_neurons(step: NACStep) -> NACStep:
         for _ in range(step.unfolds - 1):
             needed = needed | loops[:, needed].any(axis=1)
     if not needed.any():
-        needed = needed.copy()
         needed[0] = True  # arrays without entries are no C
     command = None if loops is None or step.command is None else step.command[:, needed][:, :, needed]
     step = replace(step, command=command, motor=step.motor[:, needed])
@@ -294,16 +293,15 @@ def _preprocessing(policy: Policy) -> Preprocessing:
     plain = Preprocessing(config.height, config.width, 0, rows, columns, config.masked_rows)
     if preprocess is None:
         return plain
-    changed = replace(
+    return replace(
         plain,
         first_row=preprocess.first,
         turn=tuple(map(tuple, camera_mount.homography().tolist())) if config.upright else None,
         down=_taps(_array(preprocess.down)),
         across=_taps(_array(preprocess.across).T),
+        colour=_array(preprocess.colour) if config.yuv else None,
+        offset=_array(preprocess.offset) if config.yuv else None,
     )
-    if not config.yuv:
-        return changed
-    return replace(changed, colour=_array(preprocess.colour), offset=_array(preprocess.offset))
 
 
 def _taps(matrix: Array) -> Taps:

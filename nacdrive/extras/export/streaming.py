@@ -55,32 +55,31 @@ class WindowedStep(LayerStep):
 
     def __init__(self, layer: WindowedLayer, window: int) -> None:
         super().__init__()
-        self.layer, self.window = layer, window
+        self.layer, self.past = layer, window - 1
 
     def initial(self) -> dict[str, Tensor]:
-        if self.window == 1:
+        if not self.past:
             return {}
         with torch.no_grad():
             now = self.layer.project(torch.zeros(1, self.layer.in_features))
-        past = self.window - 1
         return {
-            "steps": torch.zeros(1, past, now.shape[-1]),
-            "times": torch.zeros(1, past),
+            "steps": torch.zeros(1, self.past, now.shape[-1]),
+            "times": torch.zeros(1, self.past),
             "count": torch.zeros(1, dtype=torch.int64),
         }
 
     def forward(self, x: Tensor, t: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
         now = self.layer.project(x).unsqueeze(1)
-        if self.window == 1:
+        if not self.past:
             return (self.layer._scan(now, t.unsqueeze(1), None)[:, 0],)
         steps, times, count = state
-        slot = torch.arange(self.window)
+        slot = torch.arange(self.past + 1)
         u = _placed(steps, now, slot, count)
         t = _placed(times.unsqueeze(-1), t.view(1, 1, 1), slot, count).squeeze(-1)
         y = self.layer._scan(u, t, (slot > count).unsqueeze(0)).index_select(1, count)[:, 0]
-        full = count == self.window - 1
+        full = count == self.past
         kept = [torch.where(full, s[:, 1:].flatten(1), s[:, :-1].flatten(1)).view_as(s[:, 1:]) for s in (u, t)]
-        return y, *kept, (count + 1).clamp(max=self.window - 1)
+        return y, *kept, (count + 1).clamp(max=self.past)
 
 
 def _placed(past: Tensor, now: Tensor, slot: Tensor, count: Tensor) -> Tensor:
@@ -100,8 +99,7 @@ class AttentionStep(LayerStep):
     def initial(self) -> dict[str, Tensor]:
         if not self.past:
             return {}
-        layer = self.layer
-        empty = torch.zeros(1, layer.num_heads, self.past, layer.d_model // layer.num_heads)
+        empty = torch.zeros(1, self.layer.num_heads, self.past, self.layer.d_model // self.layer.num_heads)
         return {"keys": empty, "values": empty.clone(), "count": torch.zeros(1, dtype=torch.int64)}
 
     def forward(self, x: Tensor, t: Tensor, *state: Tensor) -> tuple[Tensor, ...]:

@@ -130,17 +130,15 @@ def divide(words: str, values: Sequence[float], failed: Sequence[bool]) -> list[
     """The second half of the episodes on both sides of the value that divides the first half best."""
     half = len(values) // 2
     first = list(zip(values[:half], failed[:half], strict=True))
-    best: tuple[float, float, bool] | None = None
+    gaps: dict[float, float] = {}
     for limit in np.quantile(values[:half], (0.2, 0.35, 0.5, 0.65, 0.8)) if half >= 2 * LEAST else ():
         above, below = ([f for v, f in first if (v > limit) == side] for side in (True, False))
-        if min(len(above), len(below)) < LEAST:
-            continue
-        gap = float(np.mean(above) - np.mean(below))
-        if best is None or abs(gap) > abs(best[0]):
-            best = gap, float(limit), gap > 0
-    if best is None or best[0] == 0:
+        if min(len(above), len(below)) >= LEAST:
+            gaps[float(limit)] = float(np.mean(above) - np.mean(below))
+    limit = max(gaps, key=lambda limit: abs(gaps[limit]), default=0.0)
+    if not gaps.get(limit):
         return []
-    _, limit, is_above = best
+    is_above = gaps[limit] > 0
     side = f"{words} {'above' if is_above else 'at most'} {limit:.3g}"
     rest = zip(values[half:], failed[half:], strict=True)
     return [(side, [((value > limit) == is_above, f) for value, f in rest])]

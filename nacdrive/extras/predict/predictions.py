@@ -71,10 +71,9 @@ def read_picture(path: Path) -> NDArray[np.uint8]:
     if not path.is_file():
         raise UserError(f"{path} is no regular file, so no picture: remove it.")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path) as image:
-                grey = np.asarray(image.convert("L").resize((28, 28), Image.Resampling.BILINEAR), np.uint8)
+        strict = warnings.catch_warnings(action="error", category=Image.DecompressionBombWarning)
+        with strict, Image.open(path) as image:
+            grey = np.asarray(image.convert("L").resize((28, 28), Image.Resampling.BILINEAR), np.uint8)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise UserError(f"{path} has too many pixels to be decoded ({error}): make it smaller.") from error
     except (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error) as error:

@@ -125,9 +125,8 @@ def write_lesson(job: Job) -> None:
     """Make a recording of a round's corrections, labelled with what the person meant."""
     corrections = [from_parquet(path.read_bytes()) for path in job.corrections]
     about = Recording.open(job.corrections[0].parent).meta
-    writer = RecordingWriter(
-        job.lesson, source=about["source"], fps=about["fps"], expert=about["expert"], overwrite=True
-    )
+    same_as = {name: about[name] for name in ("source", "fps", "expert")}
+    writer = RecordingWriter(job.lesson, **same_as, overwrite=True)
     for episode in corrections:
         writer.add(replace(episode, expert_steering=meant(episode)))
 

@@ -269,10 +269,9 @@ def predict(policy: Policy, sample: Sample, piece: int = 256) -> Tensor:
     with torch.inference_mode():
         for start in range(0, len(sample), piece):
             first = max(0, start - before)
-            stretch = {
-                name: x.to(policy.device) for name, x in slice_sample(sample, first, start + piece).fields.items()
-            }
-            steering = network(stretch["frames"][None], stretch["t"][None])[0, start - first :, 0]
+            stretch = slice_sample(sample, first, start + piece).fields
+            frames, t = (stretch[name][None].to(policy.device) for name in ("frames", "t"))
+            steering = network(frames, t)[0, start - first :, 0]
             out.append(steering.float().clamp(-1, 1).cpu())
     return torch.cat(out)
 

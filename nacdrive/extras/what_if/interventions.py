@@ -25,7 +25,6 @@ from nacdrive.common.errors import UserError, instead_of
 from nacdrive.models.effects import softmax
 from nacdrive.models.policy import Policy
 from nacdrive.nac import NAC
-from nacdrive.nac.backbone import Synapses
 
 MOST_EDITS = 24
 GROUPS = ("sensory", "inter", "command", "motor")
@@ -225,9 +224,7 @@ def scores(policy: IntervenedPolicy, features: Tensor, times: Sequence[float]) -
     t = torch.tensor([times], device=features.device).expand(len(features), -1).clone()
     t[:, :-1] -= policy.shift_s
     padding = torch.zeros((len(features), T), dtype=torch.bool, device=features.device)
-    for back in policy.hidden:
-        if back < T:
-            padding[:, T - 1 - back] = True
+    padding[:, [T - 1 - back for back in policy.hidden if back < T]] = True
     y = policy.network.sequence.last(features, t, padding if policy.hidden else None)
     return np.asarray(policy.network.head(y).float().cpu().numpy())
 
@@ -310,11 +307,7 @@ def mute(network: nn.Module, edit: Mute) -> None:
     # Without inter neurons in a layer of their own, those stand behind the command neurons.
     behind = sizes["command"] if edit.group == "inter" and net.inter is None else 0
     chosen = slice(chosen.start + behind, chosen.stop + behind)
-    out: dict[str, list[Synapses | None]] = {
-        "sensory": [net.sensory],
-        "inter": [net.inter] if net.inter is not None else [net.command, net.motor],
-        "command": [net.command, net.motor],
-    }
-    for synapses in out[edit.group]:
+    on = {"sensory": net.sensory, "inter": net.inter}.get(edit.group)
+    for synapses in (net.command, net.motor) if on is None else (on,):
         if synapses is not None:
             synapses.weight[heads, chosen] = 0

@@ -136,13 +136,12 @@ def question_of(text: str | bytes) -> tuple[int, str, dict[str, Any]] | None:
     if ask == "stop":
         return given["id"], "stop", {}
     moment, seconds, who = parse_moment(given.get("moment")), given.get("seconds", 10.0), given.get("who", "expert")
+    edits = given.get("edits", [])
     if ask not in ("decide", "occlusion", "ghost", "lap") or moment is None or who not in ("expert", "driven"):
         return None
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds <= 60:
+    if type(seconds) not in (int, float) or not 0 < seconds <= 60 or not isinstance(edits, list):
         return None
-    if not isinstance(given.get("edits", []), list):
-        return None
-    return given["id"], ask, {"moment": moment, "edits": given.get("edits", []), "seconds": seconds, "who": who}
+    return given["id"], ask, {"moment": moment, "edits": edits, "seconds": seconds, "who": who}
 
 
 def finite(value: Any) -> Any:

@@ -94,7 +94,6 @@ class ReplayedPast(DriverWrapper):
     def __init__(self, driver: Driver, past: Sequence[Action], first: int = 0) -> None:
         super().__init__(driver)
         self.past, self.first = past, first
-        self._step = 0
 
     def reset(self, env: DrivingEnv) -> None:
         super().reset(env)

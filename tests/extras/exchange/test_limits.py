@@ -125,7 +125,8 @@ def test_what_is_quoted_of_a_text_is_forty_characters():
 
 def test_the_first_line_of_a_long_error_is_cut_short():
     assert first_line(ValueError("a\nb")) == "a" and first_line(ValueError()) == "ValueError"
-    assert f"({'x' * 160}):" in str(damaged_parquet(Path("file"), ValueError("x" * 200)))
+    with pytest.raises(UserError, match=rf"\({'x' * 160}\):"), damaged_parquet(Path("file"), ValueError):
+        raise ValueError("x" * 200)
 
 
 @pytest.mark.parametrize(("rows", "most", "read"), [(3, 12, True), (3, 11, False)])
