@@ -39,6 +39,7 @@ def test_a_sheet_shows_each_road_from_above_and_from_its_car(tmp_path: Path) -> 
     ("config", "options", "said"),
     [
         (RoadsConfig, {"count": 0}, "--count is 0"),
+        (RoadsConfig, {"count": 191, "columns": 1}, "a JPEG holds 190 roads one below the other"),
         (RoadsConfig, {"out": Path("roads.gif")}, r"ends in \.jpg"),
         (RoadsConfig, {"seed": -1}, "--seed is -1"),
         (UdacityConfig, {"track": "laek"}, "did you mean 'lake'"),

@@ -6,6 +6,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -110,12 +111,17 @@ class ArenaConfig(
 
     @property
     def names(self) -> list[str]:
+        """Of the contestants, numbered where files of two would have one name."""
         given = [Path(name).stem for name in self.models]
         given += [own_name(name) for name in self.drivers]
         given += [GHOST] * (self.ghost is not None) + [PERSON] * self.person
-        return [
-            name if given.count(name) == 1 else f"{name} ({given[: i + 1].count(name)})" for i, name in enumerate(given)
-        ]
+        files, names = [in_path(name) for name in given], dict[str, str]()
+        for name in given:
+            once = [name] * (files.count(in_path(name)) == 1)
+            choices = chain(once, (f"{name} ({number})" for number in count(1)))
+            free = next(choice for choice in choices if in_path(choice) not in names)
+            names[in_path(free)] = free
+        return list(names.values())
 
     @property
     def folder(self) -> Path:

@@ -69,7 +69,8 @@ def predict_lives(model: TrainedSeries, folder: Path, lives_s: Sequence[float] =
 def prior_of(given: Sequence[float], learnt: Mapping[str, float], own: str | None) -> tuple[SurvivalPrior, str]:
     """The lives that a bearing named ``own`` is compared with, and what they are, in words."""
     if given:
-        return SurvivalPrior(tuple(given)), f"the {len(given)} lives that were given"
+        were = "life that was" if len(given) == 1 else "lives that were"
+        return SurvivalPrior(tuple(given)), f"the {len(given)} {were} given"
     others = tuple(life for name, life in learnt.items() if name != own)
     if others:
         noun = "life" if len(others) == 1 else "lives"

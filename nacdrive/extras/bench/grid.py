@@ -202,10 +202,12 @@ FIELDS: dict[str, type] = {
     **dict.fromkeys(("asked", "made_up"), list),
 }
 """What a result must hold, ..."""
-OF_STATUS: dict[str, dict[str, type]] = {"done": {"scores": dict, "record": dict}, "failed": {"kind": str}}
+OF_STATUS: dict[str, dict[str, type]] = {"done": {"scores": dict, "record": dict, "fold": int}, "failed": {"kind": str}}
 """... and what besides."""
-NUMBERS = ("fold", "repeat", "epochs", "train_sequences", "parameters", "train_s", "wall_s", "cpu_s")
+NUMBERS = ("repeat", "epochs", "train_sequences", "parameters", "train_s", "wall_s", "cpu_s")
 """What it may hold."""
+OF_TRAINING = ("epochs", "train_sequences", "train_s", "wall_s")
+"""What of these a layer's result must."""
 
 
 def read_cells(path: Path) -> list[Result]:
@@ -226,6 +228,7 @@ def row_problem(row: Result) -> str | None:
         return f"its status is {status[:40]!r}"
     wrong = [name for name, kind in (FIELDS | OF_STATUS[status]).items() if not isinstance(row.get(name), kind)]
     wrong += [name for name in NUMBERS if not isinstance(row.get(name, 0), (int, float))]
+    wrong += [name for name in OF_TRAINING if status == "done" and name not in row and row.get("model") != REFERENCES]
     references = row.get("references", {} if row.get("model") != REFERENCES or status == "failed" else None)
     if wrong or not isinstance(references, dict):
         return f"{', '.join(wrong or ['references'])} missing or of another type"

@@ -91,12 +91,12 @@ class LeRobotSet:
             expected = int(info["total_episodes"])
             if not 0 < fps < 10**6:
                 raise ValueError(f"fps is {fps:g}")
+            actions = action_columns(folder, features)
+            cameras, shapes = camera_features(folder, features)
         if info.get("data_path", DATA) != DATA:
             raise UserError(f"{folder / INFO} names another place for its data than {DATA}: it cannot be read.")
         ours = folder / OURS
         header = limits.own_header(ours, read_object(limits.within(folder, OURS))) if ours.is_file() else None
-        actions = action_columns(folder, features)
-        cameras, shapes = camera_features(folder, features)
         episodes = read_episodes(folder, header is not None)
         frames = sum(row.length for row in episodes)
         if frames != total or len(episodes) != expected or not 0 < frames <= limits.MAX_FRAMES:

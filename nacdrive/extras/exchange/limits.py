@@ -49,9 +49,9 @@ def strangers_header(folder: Path, source: str, fps: float, kind: str) -> dict[s
 def own_header(path: Path, ours: Any) -> dict[str, Any]:
     """What a recording says of itself in ``path``, in a data set that nacdrive wrote."""
     version, header = (ours.get(name) if isinstance(ours, dict) else None for name in ("version", "recording"))
-    if not isinstance(version, int) or version > OURS_VERSION:
-        raise UserError(f"{path} is of a nacdrive version {str(version)[:20]}: install a newer nacdrive.")
-    if not isinstance(header, dict) or not isinstance(header.get("source"), str):
+    if isinstance(version, int) and version > OURS_VERSION:
+        raise UserError(f"{path} is of a nacdrive version {version}: install a newer nacdrive.")
+    if not isinstance(version, int) or not isinstance(header, dict) or not isinstance(header.get("source"), str):
         alone = ", or delete it to import the data set as a stranger's" if path.name == OURS else ""
         raise UserError(f"{path} is damaged in what nacdrive wrote there: get it again{alone}.")
     return header

@@ -145,7 +145,7 @@ def import_tub(
         about = {row["session"]: dict(row) for row in ours["episodes"]} if ours is not None else {}
         drives = split(records, math.inf if ours else PAUSE_S)
         gaps = [gap for drive in drives for gap in np.diff([record["_timestamp_ms"] for record in drive]) if gap > 0]
-        if not gaps and header is None:
+        if not (gaps if header is None else drives):
             raise UserError(f"{folder} holds no two records of one drive that can be used: there is nothing to learn.")
         if header is None:
             fps = round(1000 / float(np.median(gaps)), 3)

@@ -72,6 +72,8 @@ def run_udacity(config: UdacityConfig) -> None:
 
 MOST_ROADS = 200
 FORMATS = (".jpg", ".jpeg", ".png")
+MOST_JPEG_ROWS = 190
+"""Of a sheet of roads, 344 pixels each: a JPEG has 65,500 at most."""
 
 
 class RoadsConfig(RoadOption, SeedOption, Target, defaults={"out": Path("roads.jpg")}):
@@ -86,6 +88,8 @@ class RoadsConfig(RoadOption, SeedOption, Target, defaults={"out": Path("roads.j
         super().__post_init__()
         if self.out.suffix.lower() not in FORMATS:
             raise UserError(f"--out is {self.out}: give a file that ends in {' or '.join(FORMATS)}.")
+        if self.out.suffix.lower() != ".png" and self.count > MOST_JPEG_ROWS * self.columns:
+            raise UserError(f"a JPEG holds {MOST_JPEG_ROWS} roads one below the other: give more --columns, or a .png.")
 
 
 def run_roads(config: RoadsConfig) -> None:

@@ -50,10 +50,11 @@ class Paint:
 
     def on(self, frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
         rows, columns = frame.shape[:2]
-        down = slice(round(self.top * rows), max(round(self.bottom * rows), round(self.top * rows) + 1))
-        across = slice(round(self.left * columns), max(round(self.right * columns), round(self.left * columns) + 1))
+        # One row and one column at least.
+        top, left = min(round(self.top * rows), rows - 1), min(round(self.left * columns), columns - 1)
+        bottom, right = max(round(self.bottom * rows), top + 1), max(round(self.right * columns), left + 1)
         painted = frame.copy()
-        painted[down, across] = frame.mean(axis=(0, 1)) if self.level is None else self.level
+        painted[top:bottom, left:right] = frame.mean(axis=(0, 1)) if self.level is None else self.level
         return painted
 
 

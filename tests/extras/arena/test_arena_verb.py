@@ -53,6 +53,9 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(options: dict[str, Any], s
 def test_without_names_the_shipped_policy_meets_the_expert_and_namesakes_are_told_apart() -> None:
     assert ArenaConfig().names == ["nac_steady", "ppo"]
     assert ArenaConfig(models=("a.pt", "b/a.pt"), drivers=("m:Own",)).names == ["a (1)", "a (2)", "Own"]
+    assert ArenaConfig(models=("a.pt", "b/a.pt", "a (1).pt")).names == ["a (1)", "a (2)", "a (1) (1)"]
+    # Their files would be the same.
+    assert ArenaConfig(models=("a+b.pt", "a-b.pt")).names == ["a+b (1)", "a-b (2)"]
 
 
 def test_six_may_drive_and_a_ghost_and_a_person_are_among_them() -> None:

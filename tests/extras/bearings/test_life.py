@@ -99,6 +99,7 @@ def test_the_file_has_a_row_for_every_snapshot_of_every_bearing(tmp_path: Path) 
 def test_a_bearing_is_compared_with_the_lives_that_were_given_else_with_those_that_the_model_knows() -> None:
     learnt = {"Bearing1_1": 100.0, "Bearing1_2": 300.0}
     for given, known, own, lives, basis in (
+        ([5.0], learnt, "Bearing1_1", (5.0,), "the 1 life that was given"),
         ([5.0, 7.0], learnt, "Bearing1_1", (5.0, 7.0), "the 2 lives that were given"),
         ([], learnt, None, (100.0, 300.0), "the 2 lives that the model learnt from"),
         ([], learnt, "Bearing1_1", (300.0,), "the 1 life that the model learnt from"),

@@ -118,6 +118,7 @@ def test_a_process_knows_how_much_memory_it_has_had() -> None:
         ({"record": {"config": CONFIG | {"protocol": "x"}}}, "there is no protocol 'x'"),
         ({"record": {"config": {"protocol": "paper"}}}, "it does not say how it was made"),
         ({"scores": {"emnist": 3}}, "a score is no number"),
+        ({"fold": None}, "fold missing or of another type"),
         ({"scores": {"emnist": {"a": 1, "b": [1]}}}, None),
         ({"model": "references"}, "references missing or of another type"),
         ({"model": "references", "references": {}}, None),
@@ -129,6 +130,9 @@ def test_a_row_of_results_is_whole_or_says_what_it_lacks(
     change: dict[str, Any], problem: str | None, tmp_path: Path
 ) -> None:
     assert row_problem(done("gru", 90.0) | change) == problem
+    if change == {"fold": None}:
+        untrained = {name: value for name, value in done("gru", 90.0).items() if name != "epochs"}
+        assert row_problem(untrained) == "epochs missing or of another type"
     path = tmp_path / "results.jsonl"
     path.write_text(json.dumps(done("gru", 90.0)) + "\n")
     assert [row["key"] for row in read_cells(path)] == ["emnist/gru/0"]

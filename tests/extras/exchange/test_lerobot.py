@@ -253,3 +253,11 @@ def test_a_data_set_that_lerobot_wrote_is_imported(tmp_path):
     assert back.load(1).steering.tolist() == [-0.5] * 4
     np.testing.assert_allclose(back.load(1).t_s, [0, 0.1, 0.2, 0.3], atol=1e-6)
     assert back.load(0).meta == {"task": "drive"}
+
+
+@pytest.mark.parametrize("shape", [3, None])
+def test_a_shape_that_is_no_list_is_a_damaged_description(tmp_path, shape):
+    export_lerobot(write(tmp_path / "recording", [drive(3)]), tmp_path / "set")
+    made = stranger(tmp_path / "set", tmp_path, lambda info: info["features"]["action"].update(shape=shape))
+    with pytest.raises(UserError, match=r"info\.json is damaged \(TypeError"):
+        import_lerobot(made, tmp_path / "back")

@@ -188,3 +188,14 @@ def test_a_bad_tub_is_named(tmp_path):
     (folder / "catalog_0.catalog").write_text("")
     with pytest.raises(UserError, match="holds no two records"):
         imported(folder)
+
+
+def test_a_tub_of_ours_from_which_all_was_deleted_is_no_recording(tmp_path):
+    export_tub(SAMPLE, tmp_path / "tub")
+    manifest = tmp_path / "tub/manifest.json"
+    lines = manifest.read_text().splitlines()
+    about = json.loads(lines[4])
+    lines[4] = json.dumps(about | {"deleted_indexes": list(range(about["current_index"]))})
+    manifest.write_text("\n".join(lines) + "\n")
+    with pytest.raises(UserError, match="holds no two records"):
+        import_tub(tmp_path / "tub", tmp_path / "back")

@@ -239,3 +239,9 @@ def test_what_a_policy_does_not_have_is_refused(edit: Edit) -> None:
 def test_a_policy_without_a_circuit_cannot_be_muted() -> None:
     with pytest.raises(UserError, match="no neuronal attention circuit"):
         IntervenedPolicy(new_policy("lstm"), [Mute(head=0)])
+
+
+def test_the_narrowest_paint_at_an_edge_paints_one_row_or_column() -> None:
+    frame = np.zeros((96, 96, 3), np.uint8)
+    for edges in ((0.0, 0.996, 1.0, 1.0), (0.996, 0.0, 1.0, 1.0), (0.0, 0.0, 1.0, 0.001)):
+        assert int((Paint(*edges).on(frame) == 128).all(axis=2).sum()) == 96
