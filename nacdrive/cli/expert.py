@@ -76,8 +76,8 @@ def run_train(config: ExpertTrainConfig) -> None:
             bar.update(task, completed=progress.decisions, state=progress_text(progress))
             if (evaluation := progress.evaluation) is not None:
                 bar.console.print(
-                    f"{progress.decisions:>9,} decisions: official return {evaluation['mean']:.1f} "
-                    f"± {evaluation['std']:.1f}, worst {evaluation['min']:.0f} of {evaluation['episodes']}"
+                    f"{progress.decisions:>9,} decisions: official return {mean_text(evaluation)}, "
+                    f"worst {evaluation['min']:.0f} of {evaluation['episodes']}"
                 )
 
         best = train(settings, out, resume=config.resume, overwrite=config.overwrite, ray=config.ray, show=show)
@@ -108,11 +108,15 @@ def round_text(progress: RoundProgress) -> str:
     evaluation = progress.evaluation
     if evaluation is None:
         return text
-    spread = "" if evaluation["std"] is None else f" ± {evaluation['std']:.1f}"
     return (
-        f"{text}\n  unseen tracks, fast renderer: {evaluation['mean']:.1f}{spread}, worst {evaluation['min']:.0f}, "
+        f"{text}\n  unseen tracks, fast renderer: {mean_text(evaluation)}, worst {evaluation['min']:.0f}, "
         f"{evaluation['finished']} of {evaluation['episodes']} laps finished"
     )
+
+
+def mean_text(returns: dict[str, Any]) -> str:
+    """Mean and, where there is one, the standard deviation."""
+    return f"{returns['mean']:.1f}" + ("" if returns["std"] is None else f" ± {returns['std']:.1f}")
 
 
 def progress_text(progress: Progress) -> str:

@@ -148,6 +148,10 @@ class Registry(Generic[T]):
         """Whether the package itself brings the name."""
         return name in self._builtin
 
+    def name_of(self, reference: str) -> str:
+        """The built-in name of ``module:attribute``; where it has none, the reference itself."""
+        return next((name for name, known in self._builtin.items() if known == reference), reference)
+
     def load(self, name: str) -> T:
         """The part of that name, imported now if it has not been; ``UserError`` for no such name, one that several
         packages claim, or one that cannot be imported.

@@ -23,6 +23,7 @@ from stable_baselines3.common.logger import TensorBoardOutputFormat, configure
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import atomic_path, open_log, result_folder, write_text
 from nacdrive.common.runs import RUN, check_resumable, seed_everything
+from nacdrive.common.statistics import summary
 from nacdrive.common.tensor_file import read_tensor_file, write_tensor_file
 from nacdrive.drivers.ppo import PpoExpert
 from nacdrive.envs.base import DrivingEnv
@@ -354,13 +355,8 @@ class TrainingCallback(BaseCallback):
             *_, last = rollout(env, expert, seed)
             returns.append(last.episode_return)
         env.close()
-        evaluation = {
-            "mean": float(np.mean(returns)),
-            "std": float(np.std(returns)),
-            "min": float(np.min(returns)),
-            "episodes": len(returns),
-            "seconds": round(time.monotonic() - began, 1),
-        }
+        seconds = round(time.monotonic() - began, 1)
+        evaluation = {**summary(returns), "episodes": len(returns), "seconds": seconds}
         save_policy(self.out / "policies" / f"{self.num_timesteps:08d}.pt", policy, self._about(evaluation))
         if evaluation["mean"] > self.best:
             self.best = evaluation["mean"]

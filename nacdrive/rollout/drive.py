@@ -18,7 +18,7 @@ from nacdrive.common.errors import UserError, quoted
 from nacdrive.common.files import file_checksum
 from nacdrive.common.plugins import load_object
 from nacdrive.common.runs import plain
-from nacdrive.drivers import driver_checksum, load_expert
+from nacdrive.drivers import DRIVERS, driver_checksum, load_expert
 from nacdrive.drivers.base import Driver, DriverWrapper, FollowExpert
 from nacdrive.drivers.exported import AnyPolicy, load_any_policy
 from nacdrive.drivers.human import HumanControl, HumanOverride, Nobody
@@ -394,8 +394,8 @@ def usual_expert(spec: EnvSpec, policy: AnyPolicy) -> str | None:
     """Who rides along with ``policy`` if nobody says otherwise: who labelled what it learnt, where that is an expert
     that the environment knows by name or a driver of nacdrive's own, or else the environment's usual one.
     """
-    taught_by = (policy.meta.get("config") or {}).get("expert")
-    own = policy.task == spec.task and str(taught_by).startswith("nacdrive.drivers.")
+    taught_by = DRIVERS.name_of(str((policy.meta.get("config") or {}).get("expert")))
+    own = policy.task == spec.task and taught_by.startswith("nacdrive.drivers.")
     usual = (spec.steering_expert if policy.config.continuous else None) or spec.expert
     # The environment's chooser stands in the training of one that steers where nobody is known.
     is_known = taught_by in spec.experts and (taught_by != spec.expert or usual == spec.expert)

@@ -111,6 +111,9 @@ def test_who_taught_a_policy_rides_along_where_the_environment_knows_him() -> No
     assert [of(None), of("line"), of("somebody"), of("line", "u")] == ["ppo", "line", "ppo", "line"]
     own = "nacdrive.drivers.racing_line:cautious"
     assert of(own) == own and of(own, "u") == "ppo"
+    # a built-in driver goes by its name, where the environment knows that
+    spec.experts = ("ppo", "line", "racing-line")
+    assert of("nacdrive.drivers.racing_line:RacingLine") == "racing-line"
 
 
 def test_a_policy_of_official_pictures_is_warned_of_others() -> None:
