@@ -139,7 +139,7 @@ def correct(
         result["control"] = {"model": path, **change(cases, control, after)}
         print("against as many drives on the same tracks, undisturbed:")
         print(in_words(result["control"], "of the control", len(cases["plain"])))
-    print(f"policy: {result['model']}")
+    print(f"{verdict(result)}\npolicy: {result['model']}")
     return result
 
 
@@ -226,4 +226,16 @@ def in_words(result: dict[str, Any], old: str, plain: int) -> str:
         f"fresh episodes of that kind: {result['failed_before']} of {result['episodes']} failed {old}, "
         f"{result['failed_after']} after ({sure(result['fewer'], '+.0%')} fewer){each}\n"
         f"undisturbed, {plain} other tracks: return {sure(result['undisturbed_gain'], '+.1f')}"
+    )
+
+
+def verdict(result: dict[str, Any]) -> str:
+    """Which policy to keep, by what is shown."""
+    gain, fewer = (result[name] and result[name]["interval95"] for name in ("undisturbed_gain", "fewer"))
+    if gain and gain[1] < 0:
+        return "undisturbed it is shown to be worse: keep the policy of before."
+    if fewer and fewer[0] > 0:
+        return "it is shown to fail less often, and not shown to be worse undisturbed: keep this one."
+    return (
+        "that it fails less often is not shown: keep the policy of before, or teach more rounds (--resume, --dagger)."
     )

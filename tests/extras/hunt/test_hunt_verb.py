@@ -478,6 +478,20 @@ def test_of_no_failures_it_says_that_nothing_was_learnt(
     assert "train" not in summary and "nothing failed, so nothing was learnt" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("gain", "fewer", "advice"),
+    [
+        ([-19.0, -1.2], [0.1, 0.3], "undisturbed it is shown to be worse: keep the policy of before"),
+        ([-19.0, 1.2], [0.1, 0.3], "shown to fail less often, and not shown to be worse undisturbed: keep this one"),
+        ([1.0, 2.0], [-0.1, 0.3], "that it fails less often is not shown: keep the policy of before"),
+        (None, None, "that it fails less often is not shown"),
+    ],
+)
+def test_it_says_which_policy_to_keep(gain: list[float] | None, fewer: list[float] | None, advice: str) -> None:
+    result = {"undisturbed_gain": {"interval95": gain}, "fewer": None if fewer is None else {"interval95": fewer}}
+    assert advice in correct.verdict(result)
+
+
 @pytest.mark.nightly
 def test_it_learns_from_what_failed_and_is_judged_on_tracks_that_it_never_saw(
     hunted: tuple[dict[str, Any], Path], model_file: Path, monkeypatch: pytest.MonkeyPatch
