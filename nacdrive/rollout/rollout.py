@@ -5,6 +5,7 @@ An expert that rides along is asked once a frame, for one with a memory of frame
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nacdrive.common.errors import UserError
 from nacdrive.datasets.episode import SEEN
 from nacdrive.drivers.base import Driver, DriverLike, Saliency, as_driver
 from nacdrive.drivers.human import RestartEpisode
@@ -121,7 +123,8 @@ def rollout(
             inside = probes.read(frame, step) if probes is not None and is_read else {}
 
             next_frame, reward, terminated, truncated, next_info = env.step(action)
-            total += float(reward)
+            if not math.isfinite(total := total + float(reward)):
+                raise UserError(f"the environment's reward in step {step} of seed {seed} is {reward}: mend it there.")
             done = bool(terminated or truncated or state.finished)
             events = ["started"] * (step == 0) + [*state.events, *next_info.get("events", ())]
             if done:

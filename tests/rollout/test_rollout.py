@@ -220,6 +220,13 @@ def test_nothing_is_read_of_a_decision_between_frames_and_it_is_made_up_for_at_t
     assert sum(bool(tick.neurons) for tick in ticks) > 0.8 * blank.count(False)
 
 
+def test_a_reward_that_is_no_number_ends_the_drive_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    env, step = Bend(), Bend._step
+    monkeypatch.setattr(Bend, "_step", lambda self, action: (*step(self, action)[:1], np.nan, *step(self, action)[2:]))
+    with pytest.raises(UserError, match="the environment's reward in step 0 of seed 3 is nan: mend it there"):
+        ticks_of(env, Scripted(gas), 3)
+
+
 def test_leaving_the_loop_early_ends_the_episode() -> None:
     env = short()
     for tick in rollout(env, Scripted(gas), 1):
