@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from nacdrive.common.errors import UserError
 from nacdrive.common.optional import named_extras
 from nacdrive.common.paths import find_model, find_recording
+from nacdrive.common.result_folder import release_folders
 
 if TYPE_CHECKING:
     from nacdrive.datasets.recording import Recording
@@ -182,7 +183,12 @@ def train(data: Data | Sequence[Data], layer: str = "nac-steady", **options: Any
     folders = tuple(one.folder if isinstance(one, Recording) else find_recording(Path(one)) for one in several)
     paths = {name: Path(options[name]) for name in ("out",) if options.get(name) is not None}
     usual: dict[str, Any] = {"task": AUTO, "workers": 1}
-    return load_policy(train_policy(TrainConfig(data=folders, model=layer, **usual | options | paths)))
+    config = TrainConfig(data=folders, model=layer, **usual | options | paths)
+    try:
+        return load_policy(train_policy(config))
+    finally:
+        # A notebook lives longer than its trainings.
+        release_folders(config.folder)
 
 
 @named_extras()

@@ -18,6 +18,7 @@ import nacdrive
 from nacdrive import NAC, Recording
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
+from nacdrive.common.result_folder import LOCK
 from nacdrive.drivers.constant import Constant
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.rollout.drive import Drive
@@ -139,6 +140,7 @@ def test_what_is_recorded_in_python_is_trained_on_with_dagger(tmp_path: Path) ->
     rounds = {"dagger": 1, "dagger_episodes": 1, "expert": "geometric", "max_frames": 16}
     policy = nacdrive.train(recording, layer="dense", epochs=1, out=str(tmp_path / "run"), **rounds)
     assert policy.task == "carracing" and (tmp_path / "run/dagger-1").is_dir()
+    assert not (tmp_path / "run" / LOCK).exists(), "another process may go on with it"
 
 
 def test_own_arrays_and_own_dicts_become_a_recording_to_train_on(tmp_path: Path) -> None:

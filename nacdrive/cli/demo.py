@@ -170,6 +170,8 @@ def check(config: DemoConfig, training: TrainConfig) -> None:
     from nacdrive.layers import check_name
     from nacdrive.models.files import check_device
 
+    if config.episodes < 2:
+        raise UserError("--episodes is 1: give 2 or more, one of which is kept to choose by.")
     check_name(training.model)
     check_device(training.device)
     load_expert(config.expert)

@@ -99,7 +99,7 @@ def run_checks(out: Path, host: str, port: int, simulator_port: int = 4567) -> I
         except ModuleNotFoundError as error:
             missing = missing_extra(error)
             yield Check(name, False, str(missing or error), essential=missing is None)
-        except (ImportError, OSError, RuntimeError) as error:
+        except Exception as error:
             reason = f"{type(error).__name__}: {str(error).strip()}".split("\n")[0]
             yield Check(name, False, f"{reason}. Reinstall with pip install --force-reinstall nacdrive.", essential)
 

@@ -245,11 +245,8 @@ def drive_episodes(
         for episode in count() if endless else range(config.episodes or 1):
             seed = config.first_seed + episode
             realtime = page is not None and not config.fast
-            rng = np.random.default_rng(config.first_seed)
             try:
-                with loaded.open(
-                    seed, episode=episode, rng=rng, control=control, probes=probes, realtime=realtime
-                ) as opened:
+                with loaded.open(seed, episode=episode, control=control, probes=probes, realtime=realtime) as opened:
                     if episode == 0:
                         fps = 1 / opened.env.step_s
                         listeners += recorders(config, stack, loaded, fps, teacher)

@@ -104,7 +104,7 @@ def dispatch(arguments: list[str]) -> int:
     """Run one command line (without the program's name) and return its exit code."""
     flags = {"-q", "--quiet", "--json"} & set(arguments)
     set_quiet(quiet=bool(flags - {"--json"}))
-    arguments = [word for word in arguments if word not in flags]
+    arguments = take_trust([word for word in arguments if word not in flags])
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:], "--help"]
     if not arguments or arguments[0] in ("-h", "--help"):
@@ -116,7 +116,7 @@ def dispatch(arguments: list[str]) -> int:
     if arguments[0].partition("=")[0] == "--print-completion":
         print(completion(arguments[0].partition("=")[2] or " ".join(arguments[1:])), end="")
         return 0
-    verb, *rest = take_trust(arguments)
+    verb, *rest = arguments
     if verb in RENAMED:
         say(f"nacdrive: 'nacdrive {verb}' is now 'nacdrive {' '.join(RENAMED[verb])}'.")
         verb, *rest = *RENAMED[verb], *rest
@@ -148,7 +148,7 @@ def print_json(result: Any) -> None:
     from nacdrive.common.runs import plain
 
     known = json.loads(json.dumps(plain(result)), parse_constant=lambda name: None)
-    print(json.dumps(known, indent=2, ensure_ascii=False))
+    print(json.dumps(known, indent=2))
 
 
 @contextmanager

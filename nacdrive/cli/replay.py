@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import MISFITS, UserError, named, quoted
 from nacdrive.common.files import read_json, refuse_existing
 from nacdrive.common.options import Page, SaliencyOption, VideoOption
 from nacdrive.common.paths import find_model
@@ -75,7 +75,8 @@ def parts_of(folder: Path) -> list[Path]:
     """``folder`` itself, or the recordings of an arena's contestants."""
     if not (folder / ARENA).is_file():
         return [folder]
-    parts = [folder / str(one["drives"]) for one in read_json(folder / ARENA)["contestants"]]
+    with quoted(f"{folder / ARENA} is damaged (", "): drive the arena again.", *MISFITS, say=named):
+        parts = [folder / str(one["drives"]) for one in read_json(folder / ARENA)["contestants"]]
     if (gone := next((part for part in parts if not part.is_dir()), None)) is not None:
         raise UserError(f"{gone} is not there, which {folder / ARENA} names: bring it back, or drive again.")
     return parts

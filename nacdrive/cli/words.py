@@ -12,6 +12,7 @@ from typing import Any, Union, get_args, get_origin
 
 import tyro
 
+from nacdrive.common.errors import UserError
 from nacdrive.common.options import Options, flag, type_hints
 from nacdrive.common.paths import find_recording, is_model, shipped
 
@@ -44,6 +45,9 @@ def rewrite(config_class: type[Options], line: list[str]) -> list[str]:
             named += following
             for _ in following:
                 next(words)
+    for name, given in loose.items():
+        if any(word.partition("=")[0] == name for word in named):
+            raise UserError(f"{name} is given, and '{given[0]}' without a name is one more: leave one of them out.")
     return [*named, *(word for name, given in loose.items() for word in (name, *given))]
 
 

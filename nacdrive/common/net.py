@@ -24,7 +24,7 @@ def listen(host: str, port: int, *, what: str = "the page") -> socket.socket:
     try:
         listener.bind((host, port))
         listener.listen(64)
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, TypeError, UnicodeError) as error:
         listener.close()
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
             raise UserError(f"port {port} is in use: stop what uses it, or give another one with --port.") from error

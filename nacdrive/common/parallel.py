@@ -242,10 +242,9 @@ class _Processes:
         """Wait for ``message``, ``result`` or ``error`` of some of ``workers``; for ``lost``, with the exit code."""
         asked = {worker.pipe: worker for worker in workers}
         for pipe in wait(list(asked)):
-            assert isinstance(pipe, Connection)
-            worker = asked[pipe]
+            worker = asked[pipe]  # type: ignore[index]
             try:
-                kind, value = pipe.recv()
+                kind, value = worker.pipe.recv()
             except (EOFError, ConnectionResetError):
                 self._workers.remove(worker)
                 kind, value = "lost", worker.join()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.common.errors import UserError, quoted, unknown_name
 
 PACKAGE = Path(__file__).resolve().parents[1]
 CHECKOUT = PACKAGE.parent
@@ -25,8 +26,9 @@ def find_model(name: Path | str, task: str | None = None) -> Path:
     task ``nac_steady.pt``, ``nac_steady`` or ``nac-steady`` (of ``task``; CarRacing's if that is None). A ``UserError``
     names the shipped models or suggests the nearest.
     """
-    given = Path(name).expanduser()
-    if given.exists():
+    with quoted(f"{name}: ", "; give the whole path.", RuntimeError):
+        given = Path(name).expanduser()
+    if given.exists() and not given.is_dir():
         return given
     folder, _, short = str(name).rpartition("/")
     task = folder or task or "carracing"
@@ -44,10 +46,9 @@ def find_model(name: Path | str, task: str | None = None) -> Path:
 
 def is_model(name: str) -> bool:
     """Whether ``name`` is that of a model file, there or shipped, rather than of a recording."""
-    try:
-        return find_model(name).is_file() or Path(name).suffix in (".pt", ".onnx", ".safetensors")
-    except UserError:
-        return Path(name).suffix in (".pt", ".onnx", ".safetensors")
+    with suppress(UserError):
+        name = str(find_model(name))
+    return Path(name).suffix in (".pt", ".onnx", ".safetensors")
 
 
 def in_path(name: str) -> str:

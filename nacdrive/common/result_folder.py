@@ -155,11 +155,12 @@ def clear_staging(folder: Path) -> None:
         shutil.rmtree(folder / STAGING)
 
 
-def release_folders() -> None:
-    """Give all folders free: those into which nothing was written are as they were before."""
+def release_folders(within: Path | None = None) -> None:
+    """Give all folders (``within``) free: those into which nothing was written are as they were before."""
     for held in list(_held.values()):
-        with suppress(OSError):
-            _release(held)
+        if within is None or held.path.is_relative_to(within.absolute()):
+            with suppress(OSError):
+                _release(held)
 
 
 atexit.register(release_folders)

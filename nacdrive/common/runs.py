@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import platform
 import random
+import shlex
 import sys
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -58,7 +59,7 @@ def package_versions() -> dict[str, str]:
 def run_record(config: Any, **more: Any) -> dict[str, Any]:
     """JSON-ready record of a run: the command, the resolved config (a dataclass), versions and machine."""
     return {
-        "command": " ".join([Path(sys.argv[0]).name.replace("__main__.py", "nacdrive"), *sys.argv[1:]]),
+        "command": shlex.join([Path(sys.argv[0]).name.replace("__main__.py", "nacdrive"), *sys.argv[1:]]),
         "config": plain(config),
         "versions": package_versions(),
         "machine": f"{platform.system()} {platform.machine()}",

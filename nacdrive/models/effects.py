@@ -265,8 +265,7 @@ class EffectMeter:
             t = torch.tensor(times, device=x.device).repeat(len(x), 1)
             t[:, :-1] -= self.shift_s
             padding = torch.zeros(t.shape, dtype=torch.bool, device=x.device)
-            for back in self.hidden:
-                padding[:, steps - 1 - back : steps - back] = True
+            padding[:, [steps - 1 - back for back in self.hidden if back < steps]] = True
             for row, part in enumerate(parts, 1):
                 if part.kind == "frame":
                     padding[row, steps - 1 - part.index] = True

@@ -211,14 +211,18 @@ class Fitting:
         torch.autograd.backward(loss)
         norm = nn.utils.clip_grad_norm_(self.network.parameters(), config.clip)
         if not bool(torch.isfinite(total) & torch.isfinite(norm)):
-            raise UserError(
-                f"the loss is no longer a finite number at round {p.round}, epoch {p.epoch}, step {step} "
-                f"({self.train.describe(key)}): stopped; the last good checkpoint is {self.path}, "
-                f"go on from it with --resume and a lower --learning-rate than {config.learning_rate:g}."
-            )
+            raise self.divergence(f"step {step} ({self.train.describe(key)})")
         self.optimizer.step()
         self.update_ema()
         return float(total.detach()), float(weight)
+
+    def divergence(self, where: str) -> UserError:
+        """The sentence for a loss that is no number."""
+        return UserError(
+            f"the loss is no longer a finite number at round {self.progress.round}, epoch {self.progress.epoch}, "
+            f"{where}: stopped; the last checkpoint is {self.path}, go on from it with --resume and a lower "
+            f"--learning-rate than {self.config.learning_rate:g}, or begin anew where its losses had grown already."
+        )
 
     @torch.no_grad()
     def update_ema(self) -> None:
@@ -250,6 +254,8 @@ class Fitting:
             measures, counts = measures + float(total), counts + float(count)
             answers += outputs.float().cpu() if self.task.criterion else ()
         loss, measure = losses / max(weights, 1e-6), measures / max(counts, 1e-6)
+        if not math.isfinite(loss):
+            raise self.divergence("validation")
         is_better = loss < p.best_loss
         if (criterion := self.task.criterion) is not None:
             measure = self.task.score(self.task.name, answers, self.valid_samples)[criterion.key]

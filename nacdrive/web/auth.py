@@ -11,7 +11,6 @@ from flask import Request, Response, abort, redirect
 
 from nacdrive.common.net import is_loopback
 
-COOKIE = "nacdrive_viewer"
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
@@ -48,13 +47,16 @@ class AccessControl:
             if not is_loopback(urlsplit(f"//{request.host}").hostname or ""):
                 abort(403, "This page answers to localhost only.")
             return None
-        if request.cookies.get(COOKIE) in self._sessions:
+        # A page on another port of the machine has a cookie of its own.
+        cookie = f"nacdrive_viewer_{urlsplit(self.address).port}"
+        if request.cookies.get(cookie) in self._sessions:
             return None
         session = self._trade(request.args.get("token", ""))
         if session is None:
             abort(403, "Open the address with the one-time token that nacdrive printed.")
         answer = redirect("/")
-        answer.set_cookie(COOKIE, session, httponly=True, samesite="Strict")
+        # Strict would keep it from the redirect of a link that stands on another site.
+        answer.set_cookie(cookie, session, httponly=True, samesite="Lax")
         return answer  # type: ignore[return-value]
 
     def _same_site(self, request: Request) -> None:

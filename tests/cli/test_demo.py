@@ -41,6 +41,7 @@ def test_demo_does_the_whole_job_and_keeps_finished_stages(
         (["--epochs", "0"], "--epochs is 0"),
         (["--dagger", "-1"], "--dagger"),
         (["--episodes", "0"], "--episodes is 0"),
+        (["--episodes", "1"], "--episodes is 1: give 2 or more"),
         (["--expert", "pppo"], "pppo"),
     ],
 )

@@ -41,8 +41,8 @@ def test_a_drive_knows_the_shipped_experts_score_on_the_tracks_that_it_was_measu
 @pytest.mark.parametrize(
     ("model", "options", "name"),
     [
-        ("nac_steady.pt", {}, "nacdrive.drivers.predictive:ppo_rescued"),
-        ("nac_exact.pt", {}, "nacdrive.drivers.predictive:ppo_rescued"),
+        ("nac_steady.pt", {}, "ppo-rescued"),
+        ("nac_exact.pt", {}, "ppo-rescued"),
         ("nac_steady_continuous.pt", {}, "racing-line"),
         ("nac_steady_continuous.pt", {"expert": "continuous"}, "continuous"),
         ("nac_steady_continuous.pt", {"expert": "ppo"}, "ppo"),

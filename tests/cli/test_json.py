@@ -111,3 +111,9 @@ def test_export_of_another_recording_than_the_simulators_names_what_takes_it(tmp
     with pytest.raises(UserError, match=r"'carracing'.*give --to lerobot or --to minari\.$"):
         cli.dispatch(["recordings", "export", str(SAMPLE), "--out", str(tmp_path / "x")])
     assert not (tmp_path / "x").exists()
+
+
+def test_it_is_json_in_every_encoding(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.print_json({"folder": "Aufnahme-ä-😀"})
+    printed = capsys.readouterr().out
+    assert printed.isascii() and json.loads(printed) == {"folder": "Aufnahme-ä-😀"}

@@ -48,6 +48,10 @@ def test_python_m_nacdrive() -> None:
         assert done.stdout.startswith("nacdrive ")
 
 
+def test_trust_may_stand_alone_or_before_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert call(monkeypatch, "--trust", "json") == call(monkeypatch, "--trust", "json", "--version") == 0
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

@@ -300,6 +300,11 @@ def test_a_shipped_model_has_one_name_in_every_verb_and_in_python() -> None:
     assert load_policy("udacity/nac_exact").config.task == "udacity"
 
 
+def test_what_is_named_and_given_without_a_name_too_is_refused() -> None:
+    with pytest.raises(UserError, match=r"^--model is given, and 'nac_steady' without a name is one more"):
+        parse(EvalConfig, "nacdrive eval", ["nac_steady", "--model", "nac_exact"])
+
+
 def test_each_of_several_values_is_one_of_the_few_that_there_are() -> None:
     class Several(Options):
         areas: tuple[Literal["a", "b"], ...] = ("a", "b")

@@ -6,11 +6,13 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from nacdrive.cli import main as cli
+from nacdrive.cli.drive import DriveConfig, drive
 from nacdrive.common.errors import UserError
 from nacdrive.envs.carracing.env import BRAKE, STEERING, THROTTLE
 from nacdrive.models import Policy, PolicyConfig, load_policy, save_policy
@@ -232,3 +234,12 @@ def test_drive_takes_the_expert_as_a_driver(
     assert call(monkeypatch, line) == 0 and "track 4000000: return" in capsys.readouterr().out
     assert call(monkeypatch, line + " --env udacity-track") == 2
     assert "--driver ppo does not know udacity-track: give geometric" in capsys.readouterr().err
+
+
+def test_a_tracks_disturbance_does_not_depend_on_where_the_series_began() -> None:
+    how: dict[str, Any] = {"driver": "geometric", "env": "udacity-track", "headless": True, "max_frames": 60}
+    first, second = (
+        drive(DriveConfig(**how, seed=seed, episodes=episodes, steering_noise=0.6))[-1]
+        for seed, episodes in ((4_000_000, 2), (4_000_001, 1))
+    )
+    assert first.episode_return == second.episode_return

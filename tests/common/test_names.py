@@ -40,3 +40,13 @@ def test_unknown_models_are_named(agents: Path) -> None:
         paths.find_model("nac_stedy.pt", "carracing")
     with pytest.raises(UserError, match=r"no model file folder/nac_steady\.pt"):
         paths.find_model("folder/nac_steady.pt", "carracing")
+
+
+def test_a_folder_of_that_name_does_not_hide_the_shipped_model_and_other_files_are_none(agents: Path) -> None:
+    Path("nac_steady").mkdir()
+    assert paths.find_model("nac_steady", "carracing") == agents / "nac_steady.pt"
+    Path("episode-3.parquet").touch()
+    names = ("nac_steady", "episode-3.parquet", "mine.onnx", "nothing")
+    assert [paths.is_model(name) for name in names] == [True, False, True, False]
+    with pytest.raises(UserError, match="give the whole path"):
+        paths.find_model("~nobody-of-that-name/x.pt")

@@ -13,7 +13,7 @@ from nacdrive.common.paths import find_model, shipped
 from nacdrive.datasets.recording import Recording
 from nacdrive.envs.registry import action_names
 from nacdrive.models import Policy, load_policy
-from nacdrive.models.effects import NO_HEADS, Effects, Part
+from nacdrive.models.effects import NO_HEADS, EffectMeter, Effects, Part
 from tests.helpers.small_policies import small_policy
 from tools.explanations import ByHand, by_score, lie_of
 
@@ -98,6 +98,15 @@ def test_a_first_decision_has_neither_remembered_frames_nor_a_time() -> None:
     assert {part.kind for part in effects.parts} == {"region", "head"}
     bars = effects.explain(NAMES)["bars"]
     assert len(bars) <= 12 and all(bar["change"] >= 0.01 or bar["decides"] for bar in bars)
+
+
+def test_a_frame_that_does_not_exist_yet_hides_no_other() -> None:
+    policy = small_policy("nac-steady-choices")
+    for k in range(2):
+        policy.step(np.full((40, 44, 3), 90 * k, np.uint8), 0.08 * k)
+    last = policy.last_decision()
+    as_it_is, hidden = (EffectMeter(policy.network, back, 0.0).measure(last).base for back in ((), (3,)))
+    np.testing.assert_array_equal(as_it_is, hidden)
 
 
 def test_where_nothing_changes_anything_the_sentence_says_so() -> None:

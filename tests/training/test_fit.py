@@ -75,6 +75,16 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_checkpoint(netw
     assert all(torch.isfinite(value).all() for value in kept["network"].values())
 
 
+def test_a_loss_that_is_not_finite_in_the_validation_stops_in_a_sentence(network, task, samples, config, tmp_path):
+    class Poisoned(type(network)):
+        def forward(self, frames, t, padding):
+            return super().forward(frames, t, padding) * (1.0 if self.training else torch.inf)
+
+    network.__class__ = Poisoned
+    with pytest.raises(UserError, match=r"epoch 0, validation: stopped; the last checkpoint is .*checkpoint-0\.pt"):
+        fit(network, task, samples[1:], samples[:1], config, tmp_path)
+
+
 def test_training_stops_when_the_validation_loss_stops_falling(network, task, samples, config, tmp_path):
     still = dataclasses.replace(config, epochs=50, learning_rate=1e-30, patience=2, augment=False)
     result = fit(network, task, samples[1:], samples[:1], still, tmp_path)

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_text
-from nacdrive.common.paths import find_recording
 from nacdrive.common.table import markdown
 from nacdrive.datasets import manifest
 from nacdrive.datasets.episode import Episode
@@ -87,7 +86,6 @@ def write_card(folder: Path, *, license: str | None = None, overwrite: bool = Fa
     """Write ``README.md`` into a recording; a card of ours that nobody edited is replaced. The card, and the licence
     that it names.
     """
-    folder = find_recording(folder)
     path = folder / manifest.CARD
     if license is not None:
         manifest.check_license(license)

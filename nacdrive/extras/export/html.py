@@ -128,7 +128,7 @@ def map_of(episode: Episode) -> tuple[NDArray[np.floating] | None, list[Any] | N
     if episode.x_m is not None and episode.y_m is not None:
         line = np.stack([episode.x_m, episode.y_m], axis=1)
     spec = spec_of_source(episode.source)
-    if spec is None or spec.realtime or (line is not None and not np.isfinite(line).any()):
+    if spec is None or spec.realtime or len(episode) < 2 or (line is not None and not np.isfinite(line).any()):
         return line, None
     again = Rerun(driven_actions(episode))
     options = {name: episode.meta.get(name) for name in ROAD_OPTIONS}

@@ -60,3 +60,9 @@ def test_a_line_on_a_built_in_track_has_its_road(track: str, lap: Episode) -> No
     _, road = map_of(replace(lap, **places, **about))
     assert road is not None and len(road[0]) <= 400
     assert np.linalg.norm(np.array(road)[:, 0] - edges[:, 0], axis=1).max() < 0.1
+
+
+def test_one_frame_is_no_line(lap: Episode) -> None:
+    columns = {one.name: getattr(lap, one.name) for one in fields(lap)}
+    one = replace(lap, **{name: v[:1] for name, v in columns.items() if isinstance(v, list | np.ndarray)})
+    assert map_of(one) == (None, None)
