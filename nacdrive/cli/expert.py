@@ -171,14 +171,13 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
 
 def lines_of(rows: list[Row], returns: dict[str, Any]) -> str:
     """The result of an evaluation, for people."""
-    spread = ""
-    if returns["std"] is not None:
-        low, high = returns["interval95"]
-        spread = f" ± {returns['std']:.1f}, 95 % interval of the mean {low:.1f} to {high:.1f}"
+    sure = mean_text(returns)
+    if interval := returns["interval95"]:
+        sure += f", 95 % interval of the mean {interval[0]:.1f} to {interval[1]:.1f}"
     ranked = sorted(rows, key=lambda row: row["episode_return"])
     worst = ", ".join(f"{row['seed']}: {row['episode_return']:.1f}" for row in ranked[:5])
     return (
-        f"return {returns['mean']:.1f}{spread}\n"
+        f"return {sure}\n"
         f"median {returns['median']:.1f}, min {returns['min']:.1f}, max {returns['max']:.1f} over {len(rows)} tracks, "
         f"{sum(row['finished_lap'] for row in rows)} laps finished\n"
         f"worst: {worst}"
