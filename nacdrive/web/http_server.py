@@ -17,6 +17,7 @@ from typing import Any, Self
 from flask import Flask, Response, abort, request, send_from_directory
 from werkzeug.serving import ThreadedWSGIServer
 
+from nacdrive.common.errors import UserError
 from nacdrive.common.lasting_thread import lasting_thread
 from nacdrive.common.net import QuietHandler, listen
 from nacdrive.common.paths import shipped
@@ -57,6 +58,8 @@ def base_app(access: AccessControl, mode: str, cards: Sequence[Card]) -> Flask:
     @app.errorhandler(403)
     def refused(error: Any) -> tuple[str, int, dict[str, str]]:
         return f"{error.description}\n", 403, {"Content-Type": "text/plain; charset=utf-8"}
+
+    app.register_error_handler(UserError, lambda error: Response(str(error), 409, mimetype="text/plain"))
 
     # What the first picture waits for comes in three answers, and the stream at once: on a slow line each turn counts.
     @app.get("/")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from threading import Condition
 from typing import Any
 
@@ -90,7 +92,7 @@ class Lane:
     """One who drives: its rows and events, and the Tick whose frame is shown.
 
     Args:
-        most_rows: From then on every second one of the older half goes.
+        most_rows: From then on every second one of the older half goes, never the first.
         most_events: From then on the oldest go.
     """
 
@@ -123,7 +125,7 @@ class Lane:
         numbers = tuple(columns(tick, self.seq, clock_s, self._missed, off_share).values())
         self.rows.append(numbers)
         if self._most_rows is not None and len(self.rows) > self._most_rows:
-            del self.rows[: self._most_rows // 2 : 2]
+            del self.rows[1 : self._most_rows // 2 : 2]
         if self.shown is None or not (tick.held or tick.between_frames):
             self.shown = ShownTick(self.seq, numbers, tick)
         self._clock_now = clock_s
@@ -140,10 +142,11 @@ class Lane:
 
     def since(self, seq: int, event: int) -> LaneNews:
         """What is newer than row number ``seq`` and event number ``event``."""
-        fresh = min(self.seq - seq, len(self.rows))
+        # By its own number: long drives keep every second row of long ago.
+        first = bisect_right(self.rows, seq, key=itemgetter(0))
         events = [entry for entry in self.events if entry["n"] > event]
         shown = self.shown if self.shown is not None and self.shown.seq > seq else None
-        return LaneNews(self.rows[len(self.rows) - fresh :], events, shown)
+        return LaneNews(self.rows[first:], events, shown)
 
     def kept(self) -> dict[str, Any]:
         """All rows and events, as plain JSON."""

@@ -212,14 +212,22 @@ def test_arrow_keys_drive_after_taking_the_wheel_and_the_policy_stands_beside(
         page.keyboard.up("ArrowLeft")
         assert set(loop.keys) == {None}, "arrow keys alone take nothing over"
         until(page, READY)
-        page.keyboard.press("w")
+        for key in ("?", "w", "Space", "Escape"):
+            page.keyboard.press(key)
+        page.wait_for_timeout(150)
+        assert not page.is_visible("#words"), "Escape closes it"
+        assert control.state == {"paused": False, "person": None, "needs_person": False}, "keys are the dialog's"
+        page.keyboard.press("Shift+W")
         until(page, "document.getElementById('state').textContent === 'You drive'")
         until(other, "document.getElementById('state').textContent === 'A person drives'")
         assert other.is_disabled("#controls .take") and not other.is_visible(".pad")
         assert other.is_disabled("#controls >> text=Pause") and other.is_disabled("#controls >> text=Start over")
         assert not page.is_disabled("#controls >> text=Pause"), "who only watches cannot stop the person who drives"
+        page.keyboard.press("?")
         page.keyboard.down("ArrowLeft")
         holds(lambda: loop.keys[-1] == {"left"})
+        page.keyboard.press("Escape")
+        page.wait_for_selector("#words", state="hidden")
         until(page, "document.getElementById('verb').textContent === 'Steers left'")
         until(page, "document.getElementById('sure').textContent.startsWith('policy: ')")
         assert text(page, ".choice[data-person=yes] span") == "left"

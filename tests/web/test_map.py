@@ -75,18 +75,25 @@ PLACED = """async () => {
 
 LAP = [0, 0.2, 0.34, 0.5, 0.67, 0.9, 0.995]
 PASSED = """async ([progress, until]) => {
-  const { passedSectors } = await import('/js/lap_times.js');
-  const ring = {at: (i, name) => (name === 't_s' ? i : progress[i] ?? NaN)};
-  return passedSectors(ring, {first: 0, end: progress.length}, until).map((p) => [p.lap, p.sector, p.seconds]);
+  const { lapSeconds, passedSectors } = await import('/js/lap_times.js');
+  const columns = {t_s: (i) => i / 2, step: (i) => i, progress: (i) => progress[i] ?? NaN};
+  const ring = {at: (i, name) => columns[name](i)};
+  const first = Math.max(0, progress.findIndex((share) => share !== 'gone'));
+  const passed = passedSectors(ring, {first, end: progress.length}, until);
+  return [passed.map((p) => [p.lap, p.sector, p.seconds]), lapSeconds(passed)];
 }"""
+ALL = [[0, 0, 1], [0, 1, 1], [0, 2, 1]]
 SECTORS = (
-    ("a lap", LAP, 99, [[0, 0, 2], [0, 1, 2], [0, 2, 2]]),
-    ("up to a moment", LAP, 3, [[0, 0, 2]]),
-    ("gaps", [0, None, 0.7, None], 99, [[0, 0, 2], [0, 1, 0]]),
-    ("unknown", [None, None], 99, []),
-    ("a second lap", [0.0, 0.4, 0.7, 1.0, 1.4], 99, [[0, 0, 1], [0, 1, 1], [0, 2, 1], [1, 0, 1]]),
+    ("a lap", LAP, 99, ALL, [3]),
+    ("up to a moment", LAP, 1.5, ALL[:1], []),
+    ("unknown", [None, None], 99, [], []),
+    ("a second lap", [0.0, 0.4, 0.7, 1.0, 1.4], 99, [[0, 0, 0.5], [0, 1, 0.5], [0, 2, 0.5], [1, 0, 0.5]], [1.5]),
+    ("a gap", [0, 0.2, 0.34, None, 0.67, 0.9, 1.0, 1.2, 1.4], 99, [[0, 0, 1], [1, 0, 1]], []),
+    ("thirds at once", [0, 0.7, 0.9, 1.0], 99, [[0, 0, 0.5], [0, 2, 1]], []),
+    ("from the middle of a lap on", ["gone", 1.5, 1.7, 1.9, 2.0, 2.2, 2.4], 99, [[1, 2, 1], [2, 0, 1]], []),
+    ("from the first third on", ["gone", 0.1, 0.4, 0.5, 0.7], 99, [[0, 1, 1]], []),
 )
-"""What is looked at, places of a lap, up to when, and which sectors are then timed."""
+"""What is looked at, places of a lap ("gone": before the rows begin), up to when, which sectors are timed, and laps."""
 
 
 def overlap(one: list[float], other: list[float]) -> bool:
@@ -109,7 +116,7 @@ def test_a_recording_with_places_shows_its_line_without_a_model_coloured_by_spee
         assert boxes.pop() is None and len(boxes) > 3, "as many words as have room"
         assert not any(overlap(one, other) for one, other in itertools.combinations(boxes, 2))
         assert len(page.evaluate(LINE_COLOURS)) > 12, "many speeds are many colours"
-        for case, progress, until_s, passed in SECTORS:
+        for case, progress, until_s, *passed in SECTORS:
             assert page.evaluate(PASSED, [progress, until_s]) == passed, case
         assert [fault for fault in page.faults if "getImageData" not in fault] == []
 

@@ -228,8 +228,13 @@ def test_what_was_before_and_the_cards_come_after_the_first_decision(browser: An
         late = {name for name, is_late in fetched.items() if is_late} - {"/icon.svg"}
         assert late == {"/past", "/cards/tracks/card.js"}
         page.keyboard.press("Escape")
+        asked: list[Any] = []
+        page.route("**/edges", lambda route: (asked.append(route), route.continue_() if asked[1:] else route.abort()))
         page.click("#show-neurons")
-        until(page, "performance.getEntriesByName(location.origin + '/edges').length")
+        until(
+            page, "performance.getEntriesByName(location.origin + '/edges').some((one) => one.responseStatus === 200)"
+        )
+        assert len(asked) == 2, "synapses that did not come are asked for again"
         page.close()
 
 
@@ -258,7 +263,9 @@ def test_text_from_outside_stays_text(open_page: Callable[..., Any]) -> None:
         assert page.faults == []
 
 
-def test_the_page_comes_back_after_the_server_was_restarted(open_page: Callable[..., Any]) -> None:
+def test_the_page_comes_back_after_the_server_was_restarted_with_a_drive_of_any_kind(
+    open_page: Callable[..., Any],
+) -> None:
     first = serve(port=lasting_port())
     page = open_page(first.start())
     first.publish(make_tick(5))
@@ -270,6 +277,13 @@ def test_the_page_comes_back_after_the_server_was_restarted(open_page: Callable[
         shows(page, make_tick(77))
         assert text(page, "#episode") == "5"
         until(page, "document.getElementById('state').dataset.state === 'live'")
+    with serve(port=first.port, names=("steady", "exact")):
+        page.wait_for_selector(".lane >> nth=1")
+    with serve(port=first.port) as last:
+        last.publish(make_tick(78))
+        page.wait_for_selector("#dashboard")
+        shows(page, make_tick(78))
+    assert [fault for fault in page.faults if "net::ERR_CONNECTION_" not in fault] == []
 
 
 @pytest.mark.nightly

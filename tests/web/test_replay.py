@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -303,8 +304,43 @@ def test_an_expert_is_not_said_to_agree_with_itself(open_page: Callable[..., Any
         assert "ppo drove" in text(page, "#title")
 
 
+def test_an_episode_that_cannot_be_read_says_why_and_a_late_answer_does_not_win(open_page: Callable[..., Any]) -> None:
+    sentence, ready = "episode-701.parquet is missing: bring it back.", threading.Event()
+
+    def load(number: int) -> list[Any]:
+        if number == 1:
+            raise UserError(sentence)
+        assert number == 0 or ready.wait(120)
+        return [make_tick(step, circuit=False, saliency=False) for step in range(200)]
+
+    run = ReplaySource("x", [EpisodeLabel(700 + i, 200, 1.0, "ppo") for i in range(3)], load, CHOICES)
+    with ReplayServer(EpisodeCache([run]), port=0) as server:
+        page = open_page(server.url)
+        until(page, "Number(document.getElementById('step').textContent) > 0")
+        page.select_option("#player [aria-label='Episode']", "0/1")
+        until(page, "(said) => document.getElementById('curtain').textContent === said", sentence)
+        assert page.input_value("#player [aria-label='Episode']") == "0/0" and text(page, "#state") == "Cannot be read"
+        page.keyboard.press("Space")
+        page.wait_for_selector("#curtain", state="hidden")
+        page.keyboard.press("a")
+        page.click("text=All episodes of this run")
+        until(page, "(said) => document.getElementById('statistics-note').textContent === said", sentence)
+        assert page.is_enabled("text=All episodes of this run")
+        page.keyboard.press("Escape")
+        others = "#player [aria-label='Episode to compare with']"
+        with page.expect_response("**/replay/0/2/rows"):
+            page.select_option(others, "0/2")
+            page.select_option(others, "0/0")
+            page.select_option(others, "")
+            ready.set()
+        page.wait_for_timeout(150)
+        assert not page.is_visible("#legend-b")
+        assert [fault for fault in page.faults if "409" not in fault] == []
+
+
 def test_a_server_that_died_stops_the_replay_and_is_waited_for(open_page: Callable[..., Any]) -> None:
-    long = ReplaySource("long", [EpisodeLabel(700, 400, 1.0, "ppo")], lambda _: [make_tick(i) for i in range(400)])
+    labels = [EpisodeLabel(700 + i, 400, 1.0, "ppo") for i in range(2)]
+    long = ReplaySource("long", labels, lambda _: [make_tick(i) for i in range(400)])
     server = ReplayServer(EpisodeCache([long]), port=lasting_port())
     page = open_page(server.start())
     until(page, "Number(document.getElementById('step').textContent) > 0")
@@ -317,3 +353,9 @@ def test_a_server_that_died_stops_the_replay_and_is_waited_for(open_page: Callab
         until(page, "document.getElementById('step').textContent === '399'")
         until(page, "document.getElementById('state').textContent === 'Paused'")
         assert page.get_attribute("#state", "data-state") == "paused"
+    page.fill("#player input[type=range]", "10")
+    until(page, "document.getElementById('state').dataset.state === 'lost'")
+    page.select_option("#player [aria-label='Episode']", "0/1")
+    with ReplayServer(EpisodeCache([long]), port=server.port):
+        until(page, "document.getElementById('state').dataset.state === 'replay'")
+        assert page.input_value("#player [aria-label='Episode']") == "0/1" and not page.is_visible("#curtain")

@@ -161,7 +161,10 @@ def test_history_stays_bounded() -> None:
     assert seen is not None
     (lane,) = seen.lanes
     assert HISTORY_ROWS * 3 // 4 <= len(lane.rows) <= HISTORY_ROWS
+    assert lane.rows[0][COLUMNS.index("seq")] == 1, "the beginning of the road stays"
     assert len(lane.events) <= 300
+    seqs = [row[COLUMNS.index("seq")] for row in state._lanes[0].since(1000, 0).rows]
+    assert seqs[0] > 1000 and seqs == sorted(set(seqs)), "nothing comes twice"
 
 
 def test_numbers_that_are_not_finite_become_nothing(server: LiveServer) -> None:

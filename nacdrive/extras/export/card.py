@@ -60,8 +60,6 @@ class LapCard(Card):
                 page = lap_page(model, episode, math.inf, self._playground_of(episode.source))
             except IndexError:
                 abort(404)
-            except UserError as error:
-                return Response(str(error), 409, mimetype="text/plain")
             headers = {"Content-Disposition": "attachment; filename=lap.html"}
             return Response(page, mimetype="text/html", headers=headers)
 

@@ -1,6 +1,6 @@
 // The bar for a person: pause, start over, take the wheel with keys, fingers or a gamepad, hand back. Only where the drive allows it.
 
-import { button, put } from "./dom.js";
+import { button, dialogOpen, keyOf, put } from "./dom.js";
 import { Gamepad } from "./gamepad.js";
 
 const ARROWS = { ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down" };
@@ -135,12 +135,13 @@ export class ControlBar {
     if (this.root.hidden || press.ctrlKey || press.metaKey || press.altKey) return;
     if (/^(INPUT|SELECT|TEXTAREA)$/.test(press.target.tagName) && press.target.type !== "checkbox") return;
     const arrow = ARROWS[press.key];
-    if (arrow && !this.mine) return;
+    // Who drives goes on steering behind a dialog; all other keys are the dialog's then.
+    if (arrow ? !this.mine : dialogOpen()) return;
     const act = arrow ? () => this.keyDown(arrow) : {
       " ": press.target.tagName === "BUTTON" || press.target.type === "checkbox" ? null : () => this.pause.click(),
       w: () => !this.mine && this.take.click(),
       Escape: this.mine ? () => this.take.click() : null,
-    }[press.key];
+    }[keyOf(press)];
     if (!act) return;
     press.preventDefault();
     press.stopPropagation();

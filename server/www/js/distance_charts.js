@@ -2,7 +2,7 @@
 
 import { drawAxis } from "./axis.js";
 import { Surface, font, rem } from "./canvas.js";
-import { known } from "./dom.js";
+import { fixed, known } from "./dom.js";
 import { colourOf } from "./lane_cards.js";
 import { Polyline } from "./line.js";
 import { colours } from "./theme.js";
@@ -54,7 +54,8 @@ export class DistanceCharts {
     const { race } = this;
     const parts = race.lanes.map((lane) => {
       const i = lane.index_at(place, race.byTime);
-      return i < 0 ? `${lane.name}: not there` : `${lane.name}: ${lane.at(i, "t_s").toFixed(1)} s, ${lane.at(i, "speed_mps").toFixed(1)} m/s`;
+      const speed = lane.at(i, "speed_mps");
+      return i < 0 ? `${lane.name}: not there` : `${lane.name}: ${fixed(lane.at(i, "t_s"), 1)} s${known(speed) ? `, ${speed.toFixed(1)} m/s` : ""}`;
     });
     return `${place.toFixed(0)} ${race.byTime ? "s" : "m"}; ${parts.join("; ")}`;
   }

@@ -16,13 +16,17 @@ export function put(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+// The name of a key that is pressed: letters are the same with Shift and Caps Lock.
+export const keyOf = ({ key }) => (key.length === 1 ? key.toLowerCase() : key);
+export const dialogOpen = () => document.querySelector("dialog[open]") !== null;
+
 // Keys of the whole page: {key: act}, letters in lower case. They are not for who types, reads a dialog, or has an element
 // in hand that wants the key itself.
 /** @param {Record<string, () => void>} acts */
 export function onKeys(acts) {
   document.addEventListener("keydown", (press) => {
-    const act = acts[press.key.length === 1 ? press.key.toLowerCase() : press.key];
-    if (!act || press.ctrlKey || press.metaKey || press.altKey || wantsKey(press) || document.querySelector("dialog[open]")) return;
+    const act = acts[keyOf(press)];
+    if (!act || press.ctrlKey || press.metaKey || press.altKey || wantsKey(press) || dialogOpen()) return;
     press.preventDefault();
     act();
   });

@@ -7,6 +7,17 @@ import { RingBuffer } from "./ring_buffer.js";
 const CHUNK = 25;
 const KEPT_CHUNKS = 8;
 
+// What the server says that it cannot do.
+export class Refusal extends Error {}
+
+// Rejected with TypeError where the server is away.
+async function answerTo(path) {
+  const answer = await fetch(path);
+  if (answer.ok) return answer;
+  // A sentence for people is plain text.
+  throw new Refusal(answer.headers.get("Content-Type")?.startsWith("text/plain") ? await answer.text() : `The replay's server cannot answer (${answer.status}).`);
+}
+
 export class EpisodeStore {
   constructor(run, episode, columns) {
     this.base = `/replay/${run}/${episode}`;
@@ -18,9 +29,7 @@ export class EpisodeStore {
   }
 
   async open() {
-    const answer = await fetch(`${this.base}/rows`);
-    if (!answer.ok) throw new Error(`this episode cannot be read (${answer.status})`);
-    const { rows, events, driven } = await answer.json();
+    const { rows, events, driven } = await (await answerTo(`${this.base}/rows`)).json();
     this.ring = new RingBuffer(this.columns, rows.length);
     for (const row of rows) this.ring.push(row);
     this.events = events;
@@ -39,7 +48,7 @@ export class EpisodeStore {
     return false;
   }
 
-  // The parts of a step; asks for the chunk after it too. Rejected with TypeError where the server is away.
+  // The parts of a step; asks for the chunk after it too. Rejected as `answerTo` is.
   async tick(step) {
     const chunk = Math.floor(step / CHUNK);
     const coming = this.chunk(chunk);
@@ -48,11 +57,9 @@ export class EpisodeStore {
     return (await coming)?.[step % CHUNK] ?? null;
   }
 
-  // Why a policy that looks on decides so at a step; null where nobody can say. Rejected as `tick` is.
+  // Why a policy that looks on decides so at a step; null where nobody can say. Rejected as `answerTo` is.
   async why(step) {
-    const answer = await fetch(`${this.base}/why/${step}`);
-    if (!answer.ok) throw new TypeError(`no answer (${answer.status})`);
-    const { why } = await answer.json();
+    const { why } = await (await answerTo(`${this.base}/why/${step}`)).json();
     return why && { why, t_s: this.ring.at(step, "t_s"), step };
   }
 
@@ -68,9 +75,7 @@ export class EpisodeStore {
 
   async load(number) {
     try {
-      const answer = await fetch(`${this.base}/ticks?from=${number * CHUNK}&count=${CHUNK}`);
-      if (!answer.ok) throw new TypeError(`no answer (${answer.status})`);
-      const buffer = await answer.arrayBuffer();
+      const buffer = await (await answerTo(`${this.base}/ticks?from=${number * CHUNK}&count=${CHUNK}`)).arrayBuffer();
       const ticks = [];
       for (let at = 0; at < buffer.byteLength;) {
         const message = decode(buffer, at);

@@ -240,7 +240,7 @@ function startLive(dashboard) {
   }
 
   put($("history-note"), `${KEPT_S / 60} minutes are kept in this browser`);
-  new LiveSource({ hello, message, closed });
+  new LiveSource({ hello, message, closed, several: false });
   setInterval(() => dashboard.ring && showState(), 1000);
 }
 

@@ -13,6 +13,7 @@ export class LiveSource {
    * @param {(description: import("./protocol.js").Hello) => void | Promise<void>} handlers.hello
    * @param {(message: import("./protocol.js").Message, data: ArrayBuffer) => Promise<void>} handlers.message
    * @param {(ended: boolean) => void} handlers.closed whether the drive said goodbye
+   * @param {boolean} handlers.several whether the page is that of several lanes
    */
   constructor(handlers) {
     this.handlers = handlers;
@@ -29,6 +30,12 @@ export class LiveSource {
         const message = JSON.parse(data);
         ended = message.kind === "bye";
         if (message.kind === "hello") {
+          if (message.names.length > 0 !== this.handlers.several) {
+            // The next drive here is of the other kind, which has a page of its own.
+            socket.onmessage = socket.onclose = null;
+            location.reload();
+            return;
+          }
           this.retry = FIRST_RETRY_MS;
           this.handlers.hello(message);
         }

@@ -9,6 +9,8 @@ import { WhyPanel } from "./why_panel.js";
 
 // A sentence changes no faster than it is read.
 const READING_MS = 1000;
+// Synapses that did not come are asked for again.
+const EDGES_AGAIN_MS = 1000;
 
 export class NetworkPanel {
   constructor() {
@@ -63,7 +65,6 @@ export class NetworkPanel {
     put($("show-neurons"), on ? "Hide the neurons" : "Show the neurons");
     /** @type {HTMLElement} */ ($("show-neurons").closest(".why")).dataset.neurons = on ? "yes" : "no";
     if (on) this.refresh();
-    if (on) this.fetchEdges();
   }
 
   // The synapses of a running drive's circuit come when somebody looks.
@@ -71,8 +72,15 @@ export class NetworkPanel {
     const { wiring } = this.circuit;
     if (!wiring || wiring.edges) return;
     wiring.edges = [];
-    const { edges } = await (await fetch("/edges")).json();
-    wiring.edges = edges;
+    try {
+      wiring.edges = (await (await fetch("/edges")).json()).edges;
+    } catch {
+      setTimeout(() => {
+        wiring.edges = null;
+        this.refresh();
+      }, EDGES_AGAIN_MS);
+      return;
+    }
     for (const { circuit } of this.views) circuit.place();
   }
 
@@ -102,6 +110,7 @@ export class NetworkPanel {
   refresh() {
     this.explain();
     if ($("neurons").hidden || !this.neurons) return;
+    this.fetchEdges();
     const shown = [this.neurons, this.edited?.neurons ?? null];
     this.views.forEach(({ circuit, attention }, i) => {
       const beside = i === 1 && !shown[1];

@@ -54,9 +54,9 @@ export class PlayerBar {
     groups(this.others);
   }
 
-  // The episode that a link has chosen.
-  choose([run, episode]) {
-    this.episodes.value = `${run}/${episode}`;
+  // The episode [run, episode], or none, that is to stand in a list: "episodes" or "others".
+  choose(list, which) {
+    this[list].value = which ? which.join("/") : "";
   }
 
   show(head) {

@@ -22,7 +22,7 @@
  * @property {object | null} [circuit]
  * @property {object | null} [network_input]
  * @property {Record<string, any>} cards
- * @property {string[]} [names]
+ * @property {string[]} names of the lanes, where several drive
  * @property {number[]} [people]
  */
 

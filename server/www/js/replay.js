@@ -3,7 +3,7 @@
 import { Cards } from "./cards.js";
 import { $, known, onKeys, put } from "./dom.js";
 import { EndCard } from "./end_card.js";
-import { EpisodeStore } from "./episode_store.js";
+import { EpisodeStore, Refusal } from "./episode_store.js";
 import { JumpPanel } from "./jump_panel.js";
 import { same, taken } from "./moment_history.js";
 import { fromAddress, putAddress, toAddress } from "./moment_link.js";
@@ -23,14 +23,21 @@ const REASON_S = 3;
 const LOOK_BACK = 16;
 
 async function startReplay({ dashboard, statistics }) {
-  const { columns, runs } = await (await fetch("/replay/runs")).json();
+  const listing = await (await fetch("/replay/runs")).text();
+  const { columns, runs } = JSON.parse(listing);
   /** @type {EpisodeStore} */
   let store = null;
   let other = null;
   let shown = -1;
   let drawing = false;
-  let asked = 0;
+  // Of each list of the bar: how often an episode was asked for, and the one that came.
+  const asked = { episodes: 0, others: 0 };
+  const chosen = { episodes: null, others: null };
   let away = false;
+  // What failed because the server is away: of each kind the latest.
+  const unfinished = new Map();
+  // Where the playhead stands while a refusal is shown.
+  let refusedAt = NaN;
   let reason = null;
   let asking = false;
   /** @type {[number, number]} */
@@ -118,48 +125,83 @@ async function startReplay({ dashboard, statistics }) {
     step: (n) => stepBy(n),
     seek: (t) => head.seek(t),
     speed: (x) => { head.speed = x; },
-    pick: (run, episode) => guarded(() => pick(run, episode)),
-    compare: (run, episode) => guarded(() => compare(run, episode)),
+    pick: (run, episode) => guarded(() => pick(run, episode), "pick"),
+    compare: (run, episode) => guarded(() => compare(run, episode), "compare"),
     video: () => store && download(`${store.base}/video.mp4`),
   });
   bar.list(runs);
 
-  // Does what needs the server; where that is away, everything stands still, says so, and goes on when it is back.
-  async function guarded(work) {
+  // Does what needs the server; where that is away, everything stands still, says so, and goes on when it is back. kind: of
+  // what is to be done then; what is shown is drawn anew anyway.
+  async function guarded(work, kind = "") {
+    const source = store;
+    unfinished.delete(kind);
     try {
       await work();
     } catch (error) {
-      if (!(error instanceof TypeError)) throw error;
-      lost(work);
+      // Of an episode that is shown no more.
+      if (!kind && source !== store) return;
+      if (error instanceof Refusal) refused(error.message);
+      else if (error instanceof TypeError) lost(work, kind);
+      else throw error;
     }
   }
 
-  function lost(work) {
+  // The sentence lies over what is shown until somebody goes on with that.
+  function refused(sentence) {
     head.play(false);
-    if (away) return;
+    refusedAt = head.time;
+    dashboard.state("stop", "Cannot be read");
+    dashboard.curtain(sentence);
+  }
+
+  function lost(work, kind) {
+    if (kind) unfinished.set(kind, work);
+    const already = away;
     away = true;
+    head.play(false);
     dashboard.state("lost", "The replay's server does not answer");
+    if (already) return;
     const retry = setInterval(async () => {
+      let there;
       try {
-        await fetch("/", { method: "HEAD" });
+        there = await (await fetch("/replay/runs")).text();
       } catch {
         return;
       }
       clearInterval(retry);
+      // Another replay is served here now, or a drive.
+      if (there !== listing) return location.reload();
       away = false;
-      await guarded(work);
-      refresh();
+      for (const [which, again] of unfinished) if (!away) await guarded(again, which);
+      redraw();
     }, RETRY_MS);
   }
 
+  // The episode that was chosen in a list of the bar, or null; undefined where another one was chosen meanwhile, and nobody
+  // waits for this one or for its failure.
+  async function read(list, run, episode) {
+    const ticket = ++asked[list];
+    try {
+      const fresh = run === null ? null : await new EpisodeStore(run, episode, columns).open();
+      if (ticket !== asked[list]) return undefined;
+      chosen[list] = fresh && [run, episode];
+      return fresh;
+    } catch (error) {
+      if (ticket !== asked[list]) return undefined;
+      if (error instanceof Refusal) bar.choose(list, chosen[list]);
+      throw error;
+    }
+  }
+
   async function pick(run, episode) {
-    const ticket = ++asked;
     const { circuit, choices, network_input, name, policy, expert, episodes } = runs[run];
     head.play(false);
+    refusedAt = NaN;
     dashboard.state("waiting", "Reading the episode …");
     dashboard.curtain(policy ? "The policy looks at the recorded frames …" : "Reading the episode …");
-    const fresh = await new EpisodeStore(run, episode, columns).open();
-    if (ticket !== asked) return;
+    const fresh = await read("episodes", run, episode);
+    if (!fresh) return;
     store = fresh;
     place = [run, episode];
     notes = readNotes();
@@ -179,11 +221,10 @@ async function startReplay({ dashboard, statistics }) {
     dashboard.ring = store.ring;
     learnJumps();
     const itself = !policy && Boolean(expert) && driver === expert;
-    const counting = { itself, scores: Boolean(policy) };
-    dashboard.statistics.clear(counting);
+    dashboard.statistics.clear({ itself, scores: Boolean(policy) });
     dashboard.otherName = store.has("expert_steering") ? expert ?? "the expert" : driver;
     count(store);
-    statistics.allowMore(episodes.length > 1 ? () => guarded(() => countAll(run, episode, counting)) : null);
+    statistics.allowMore(episodes.length > 1 ? () => guarded(() => countAll(fresh, run, episode), "count") : null);
     statistics.gathering("");
     // A driver beside whom nobody rode along, or who is the expert itself, is never contradicted.
     dashboard.map.preferSpeed(!contradicted());
@@ -201,21 +242,25 @@ async function startReplay({ dashboard, statistics }) {
     for (let i = 0; i < episode.length; i++) dashboard.statistics.observe(episode.ring, i, episode.driven?.[i]);
   }
 
-  // Every episode of the run, beginning with the one that is shown; a policy that looks on takes its time for each.
-  async function countAll(run, shownEpisode, options) {
-    const ticket = asked;
+  // Every other episode of the run beside the one that is shown; a policy that looks on takes its time for each.
+  async function countAll(source, run, shownEpisode) {
     const { episodes } = runs[run];
-    dashboard.statistics.clear(options);
-    count(store);
-    for (let i = 0; i < episodes.length; i++) {
-      statistics.gathering(`reading episode ${i + 1} of ${episodes.length} …`);
-      if (i === shownEpisode) continue;
-      const other = await new EpisodeStore(run, i, columns).open();
-      if (ticket !== asked) return;
-      count(other);
+    const others = [];
+    try {
+      for (let i = 0; i < episodes.length && source === store; i++) {
+        statistics.gathering(`reading episode ${i + 1} of ${episodes.length} …`);
+        if (i !== shownEpisode) others.push(await new EpisodeStore(run, i, columns).open());
+      }
+      if (source !== store) return;
+      others.forEach(count);
+      statistics.allowMore(null);
+    } catch (error) {
+      if (source !== store) return;
+      if (error instanceof Refusal) put($("statistics-note"), error.message);
+      throw error;
+    } finally {
+      if (source === store) statistics.gathering("");
     }
-    statistics.gathering("");
-    statistics.allowMore(null);
   }
 
   function contradicted() {
@@ -233,7 +278,9 @@ async function startReplay({ dashboard, statistics }) {
   }
 
   async function compare(run, episode) {
-    other = run === null ? null : (await new EpisodeStore(run, episode, columns).open()).ring;
+    const fresh = await read("others", run, episode);
+    if (fresh === undefined) return;
+    other = fresh?.ring ?? null;
     $("legend-b").hidden = !other;
     if (other) put($("legend-b-name"), `${runs[run].name}, track ${runs[run].episodes[episode].seed}`);
     refresh();
@@ -249,7 +296,11 @@ async function startReplay({ dashboard, statistics }) {
     if (!store) return;
     bar.show(head);
     showEnd();
-    if (!away) dashboard.state(head.playing ? "replay" : "paused", head.playing ? `Replay ${head.speed} ×` : "Paused");
+    if (known(refusedAt) && (head.playing || head.time !== refusedAt)) {
+      refusedAt = NaN;
+      dashboard.curtain("");
+    }
+    if (!away && !known(refusedAt)) dashboard.state(head.playing ? "replay" : "paused", head.playing ? `Replay ${head.speed} ×` : "Paused");
     strips();
     const step = Math.max(0, store.ring.upTo(head.time));
     if (step !== shown && !drawing && !away) guarded(() => draw(step));
@@ -350,10 +401,10 @@ async function startReplay({ dashboard, statistics }) {
   });
   await cards.load(new Set(runs.flatMap((run) => Object.keys(run.cards))));
   const there = runs[wanted.run ?? 0]?.episodes[wanted.episode ?? 0];
-  await guarded(() => (there ? pick(wanted.run ?? 0, wanted.episode ?? 0) : pick(0, 0)));
-  if (there && wanted.t_s !== null) {
+  await guarded(() => (there ? pick(wanted.run ?? 0, wanted.episode ?? 0) : pick(0, 0)), "pick");
+  if (store && there && wanted.t_s !== null) {
     head.play(false);
-    bar.choose(place);
+    bar.choose("episodes", place);
     if (wanted.head !== null) dashboard.network.want(wanted.head);
     head.seek(wanted.t_s + store.ring.at(0, "clock_s") - store.ring.at(0, "t_s"));
     if (wanted.note) notes.push({ clock_s: head.time, t_s: wanted.t_s, episode: place[1], text: wanted.note });

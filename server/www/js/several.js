@@ -165,7 +165,7 @@ function startSeveral() {
 
   onTheme(draw);
   onKeys({ v: () => setView(view === "place" ? "now" : "place"), Escape: () => controls?.mine || setView(view) });
-  new LiveSource({ hello, message, closed });
+  new LiveSource({ hello, message, closed, several: true });
   setInterval(() => race && draw(), 1000);
 }
 

@@ -86,7 +86,7 @@ export class TrackMap extends MapView {
     const laps = lapSeconds(passed).map((seconds) => seconds.toFixed(1));
     const parts = [`${percent(row.progress)} in ${fixed(row.t_s, 1)} s`];
     if (thirds.length) parts.push(`${lap ? `lap ${lap + 1}, ` : ""}thirds ${thirds.join(" · ")} s`);
-    if (lap) parts.push(`laps ${laps.join(" · ")} s`);
+    if (lap && laps.length) parts.push(`laps ${laps.join(" · ")} s`);
     // What has no room goes as a whole (see widgets.css): lines break between the parts alone.
     return parts.map((part, i) => `${i ? "· " : "\u200b"}${part}`.replaceAll(" ", "\u00a0")).join(" ");
   }
