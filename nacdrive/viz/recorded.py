@@ -37,14 +37,11 @@ def replayed(episode: Episode, number: int, decide: Callable[[int], tuple[Action
     frames, is_new = episode.decoded(), episode.is_new
     seen = {name: column for name, column in episode.optional.items() if name in SEEN}
     last = len(episode) - 1
-
-    def where(i: int) -> dict[str, Any]:
-        return {name: float(values[i]) for name, values in seen.items() if np.isfinite(values[i])}
-
     ending = str(episode.meta.get("ended", "ended"))
     for i in range(len(episode)):
         action, decision_ms = decide(i)
         total += float(episode.reward[i])
+        where: dict[str, Any] = {name: float(values[i]) for name, values in seen.items() if np.isfinite(values[i])}
         yield Tick(
             episode=number,
             seed=episode.seed,
@@ -55,7 +52,7 @@ def replayed(episode: Episode, number: int, decide: Callable[[int], tuple[Action
             reward=float(episode.reward[i]),
             episode_return=total,
             speed_mps=float(episode.speed_mps[i]),
-            **where(i),
+            **where,
             decision_ms=decision_ms,
             budget_ms=(float(gaps[i]) if i < last else usual) * 1e3,
             held=not is_new[i],

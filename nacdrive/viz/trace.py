@@ -95,13 +95,9 @@ def one_head(neurons: Mapping[str, NDArray[np.float32]], head: int) -> dict[str,
     weights = np.nan_to_num(neurons["weights"][head])
     keys = neurons["keys"][head].astype(int) if "keys" in neurons else np.arange(len(weights))
 
-    def over_pairs(name: str) -> NDArray[np.float32]:
-        values = np.nan_to_num(neurons[name][head], posinf=0.0, neginf=0.0)
-        return np.asarray(np.tensordot(weights, values, axes=1), dtype=np.float32)
-
-    def over_keys(name: str) -> NDArray[np.float32]:
-        return np.asarray(weights @ neurons[name][head][keys], dtype=np.float32)
+    def mean(values: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.asarray(np.tensordot(weights, np.nan_to_num(values, posinf=0.0, neginf=0.0), axes=1), np.float32)
 
     pairs = ("inter", "command", "phi", "omega", "rho", "t", "logits")
-    keyed = {"q": neurons["q"][head], "k": over_keys("k"), "v": over_keys("v")}
-    return keyed | {name: over_pairs(name) for name in pairs if name in neurons}
+    keyed = {"q": neurons["q"][head], **{name: mean(neurons[name][head][keys]) for name in "kv"}}
+    return keyed | {name: mean(neurons[name][head]) for name in pairs if name in neurons}
