@@ -23,8 +23,9 @@ WHEELBASE_M = 2.87
 class SteeringNoise(DriverWrapper):
     """Now and then the wheel is held wrong for a moment; between such kicks it trembles.
 
-    A kick turns the car by up to 0.35 rad times the strength, whatever the speed; decisions are ``step_s`` apart. The
-    driver must steer continuously. An ``rng`` that others draw from too is drawn from in the order of the decisions.
+    A kick turns the car by up to 0.35 rad times the strength, whatever the speed; where none is told, as if the car
+    hardly moved. Decisions are ``step_s`` apart. The driver must steer continuously. An ``rng`` that others draw from
+    too is drawn from in the order of the decisions.
     """
 
     def __init__(self, driver: Driver | DriverLike, strength: float, step_s: float, rng: np.random.Generator) -> None:
@@ -34,7 +35,7 @@ class SteeringNoise(DriverWrapper):
 
     def act(self, frame: Frame, info: Info) -> Action:
         action = self.driver.act(frame, info)
-        steering = float(np.clip(action.steering + self.offset(float(info["speed_mps"])), -1, 1))
+        steering = float(np.clip(action.steering + self.offset(float(info.get("speed_mps") or 0.0)), -1, 1))
         return replace(action, steering=steering)
 
     def offset(self, speed_mps: float) -> float:

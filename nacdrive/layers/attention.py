@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import elu
 
-from nacdrive.layers.base import SequenceLayer, check_heads, split_heads, visible
+from nacdrive.layers.base import SequenceLayer, split_heads, visible
 from nacdrive.layers.windowed import InputLayer, WindowedLayer
 from nacdrive.nac.streaming import check_state
-from nacdrive.nac.validation import tracing
+from nacdrive.nac.validation import check_heads, tracing
 
 TINY = 1e-6  # keeps quotients finite
 CHUNK = 128  # queries that see each other by a matrix; what came before is one sum
@@ -88,7 +88,7 @@ class MHALayer(SequenceLayer):
         return merged
 
     def init_state(self, batch_size: int, window: int | None = None) -> Cache:
-        return Cache(window or self.window)
+        return Cache(self.window_of(window))
 
     def step(self, x: Tensor, t: Tensor | None, state: Cache) -> tuple[Tensor, Cache]:
         q, k, v = self._heads(x.unsqueeze(1))
@@ -162,7 +162,8 @@ class PerformerLayer(MHALayer):
         if self.training and self.redraw:
             self.passes += 1
             if int(self.passes) % self.redraw == 0:
-                self.projection.copy_(directions(*self.projection.shape))
+                # Not in place: the backward pass of an earlier forward may still need the old ones.
+                self.projection = directions(*self.projection.shape).to(self.projection)
         return super().forward(x, t, padding)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bool) -> Tensor:
@@ -257,7 +258,8 @@ class ODEFormerLayer(InputLayer):
         self.unfolds = unfolds
         self.input = nn.Linear(self.in_features, d_model)
         self.gap = nn.Linear(1, d_model, bias=False)
-        self.attention = MHALayer(d_model, d_model, self.num_heads, self.window)
+        # Its own window is never what limits: the steps that come this far are those of a window already.
+        self.attention = MHALayer(d_model, d_model, self.num_heads, torch.iinfo(torch.int64).max)
         self.norms = nn.ModuleList([nn.LayerNorm(d_model), nn.LayerNorm(d_model)])
         self.perceptron = nn.Sequential(nn.Linear(d_model, 2 * d_model), nn.GELU(), nn.Linear(2 * d_model, d_model))
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nacdrive.nac.validation import require
+from nacdrive.nac.validation import require, whole
 
 
 class SequenceLayer(nn.Module):
@@ -28,7 +28,7 @@ class SequenceLayer(nn.Module):
         options: those of ``build``.
 
     Raises:
-        ValueError: if ``window`` or ``gap_s`` is out of range.
+        ValueError: if a size, ``window`` or ``gap_s`` is out of range.
     """
 
     time_sense: Literal["none", "gaps", "clock"] = "none"
@@ -41,12 +41,13 @@ class SequenceLayer(nn.Module):
         self, in_features: int, d_model: int, num_heads: int, window: int, gap_s: float = 1.0, **options: Any
     ) -> None:
         super().__init__()
-        require(window >= 1, "window", window, "1 step or more")
+        whole(d_model >= 1, "d_model", d_model, "1 or more")
+        whole(in_features >= 1, "in_features", in_features, "1 or more")
         require(0 < gap_s < float("inf"), "gap_s", gap_s, "a finite number of seconds above 0")
         self.in_features = in_features
         self.d_model = d_model
         self.num_heads = num_heads
-        self.window = window
+        self.window = self.window_of(window)
         self.gap_s = gap_s
         self.build(**options)
 
@@ -98,6 +99,12 @@ class SequenceLayer(nn.Module):
         times = torch.cat([times, t_query.unsqueeze(2)], 2).flatten(0, 1)
         return self.last(steps, times, F.pad(hidden, (0, 1)).flatten(0, 1)).view(*t_query.shape, -1)
 
+    def window_of(self, window: int | None) -> int:
+        """How many steps a state of ``window`` remembers: the layer's own where it is None."""
+        window = self.window if window is None else window
+        whole(window >= 1, "window", window, "1 step or more")
+        return window
+
     @abstractmethod
     def init_state(self, batch_size: int, window: int | None = None) -> Any:
         """State before the first step; ``window`` defaults to the layer's own."""
@@ -117,12 +124,6 @@ class SequenceLayer(nn.Module):
     def circuit(self) -> dict[str, Any] | None:
         """The layer's wiring as plain JSON (``groups`` of neurons, ``edges`` between them); None without one."""
         return None
-
-
-def check_heads(d_model: int, num_heads: int) -> None:
-    """Raise ``ValueError`` unless the heads divide the width."""
-    if d_model % num_heads:
-        raise ValueError(f"d_model {d_model} is not divisible by {num_heads} heads")
 
 
 def split_heads(qkv: Tensor, num_heads: int) -> tuple[Tensor, Tensor, Tensor]:

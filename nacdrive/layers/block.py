@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from nacdrive.layers.base import SequenceLayer, last_step, visible
 from nacdrive.layers.registry import build
 from nacdrive.nac.streaming import check_state
-from nacdrive.nac.validation import one_of, require
+from nacdrive.nac.validation import check_heads, one_of, require, whole
 
 POOLINGS = ("last", "mean", "attention")
 
@@ -38,11 +38,11 @@ class Pooling(nn.Module):
     def __init__(self, kind: str, d_model: int, num_heads: int, window: int) -> None:
         super().__init__()
         one_of("pooling", kind, POOLINGS)
-        require(kind != "attention" or d_model % num_heads == 0, "num_heads", num_heads, f"a divisor of {d_model}")
         self.window = window
         self.heads = num_heads if kind == "attention" else 1
         self.query: nn.Parameter | None = None
         if kind == "attention":
+            check_heads(d_model, num_heads)
             self.query = nn.Parameter(torch.empty(num_heads, d_model // num_heads))
             nn.init.normal_(self.query, std=0.02)  # nearly the mean at first
         self.idle = kind == "last"
@@ -165,10 +165,10 @@ class StackLayer(SequenceLayer):
                 units of ``gap_s``: the same sense of time for every kind of layer. 0 for none.
         """
         d_model, num_heads = self.d_model, self.num_heads
-        require(depth >= 1, "depth", depth, "1 block or more")
+        whole(depth >= 1, "depth", depth, "1 block or more")
         require(expansion >= 0, "expansion", expansion, "0 or more")
         require(0 <= dropout < 1, "dropout", dropout, "0 <= dropout < 1")
-        require(time_features >= 0, "time_features", time_features, "0 or more frequencies")
+        whole(time_features >= 0, "time_features", time_features, "0 or more frequencies")
         self.embedding = nn.Linear(self.in_features + 2 * time_features, d_model)
         # As in NAC: from one radian a typical gap to a thousandth of it.
         self.frequencies = nn.Parameter(torch.logspace(0, -3, time_features)) if time_features else None
@@ -226,7 +226,7 @@ class StackLayer(SequenceLayer):
         return self.pooling.last(self.norm(final(x, t, padding)), padding)
 
     def init_state(self, batch_size: int, window: int | None = None) -> StackState:
-        share = self._share(window or self.window)
+        share = self._share(self.window_of(window))
         states = tuple(block.layer.init_state(batch_size, share) for block in self._blocks())
         return StackState(0, states, Pooled(share))
 

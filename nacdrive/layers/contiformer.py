@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nacdrive.layers.base import check_heads, split_heads
+from nacdrive.layers.base import split_heads
 from nacdrive.layers.windowed import WindowedLayer
-from nacdrive.nac.validation import tracing
+from nacdrive.nac.validation import check_heads, require, tracing
 
 INSTANT = 1e-2  # typical gaps; over spans much shorter than this, the integral is the score of the moment
 BLOCK = 64  # pairs join in blocks, so that buffers hold many rows
@@ -20,22 +20,18 @@ QUERIES = 64  # of the linear kind are scored at once, against no key that comes
 
 
 class FlowingAttention(WindowedLayer):
-    """What both kinds share: queries, keys and values of every step, and what is made of the heads."""
+    """What both kinds share: queries, keys and values of every step, and how the heads are joined."""
 
     time_sense = "gaps"
 
     def build(self) -> None:
+        check_heads(self.d_model, self.num_heads)
         self.qkv = nn.Linear(self.in_features, 3 * self.d_model)
         self.out = nn.Linear(self.d_model, self.d_model)
 
     def project(self, x: Tensor) -> Tensor:
         u: Tensor = self.qkv(x)
         return u
-
-    def merge(self, y: Tensor) -> Tensor:
-        """[N, heads, L, D] -> [N, L, d_model]."""
-        merged: Tensor = self.out(y.transpose(1, 2).flatten(2))
-        return merged
 
 
 class ContiFormerLayer(FlowingAttention):
@@ -49,7 +45,6 @@ class ContiFormerLayer(FlowingAttention):
 
     def build(self) -> None:
         super().build()
-        check_heads(self.d_model, self.num_heads)
         pair = 2 * self.d_model // self.num_heads
         self.inner, self.outer = nn.Linear(pair, pair), nn.Linear(pair, pair)
         with torch.no_grad():
@@ -58,8 +53,9 @@ class ContiFormerLayer(FlowingAttention):
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
         q, k, v = split_heads(u, self.num_heads)
         q, starts = q / math.sqrt(q.shape[-1]), torch.cat([k, v], dim=-1)
-        y: Tensor = _Rows.apply(q, starts, dt, *self.weights())  # type: ignore[no-untyped-call]
-        return self.merge(y)
+        rows = _Rows.apply(q, starts, dt, *self.weights())  # type: ignore[no-untyped-call]
+        y: Tensor = self.out(rows.transpose(1, 2).flatten(2))
+        return y
 
     def weights(self) -> tuple[Tensor, ...]:
         """Q, b, P, c of the flow."""
@@ -159,8 +155,7 @@ class ContiFormerLinearLayer(FlowingAttention):
     def build(self) -> None:
         super().build()
         d_model, num_heads = self.d_model, self.num_heads
-        if d_model % num_heads or d_model < 2 * num_heads:
-            raise ValueError(f"d_model {d_model} is not a multiple, from the double on, of its {num_heads} heads")
+        require(d_model >= 2 * num_heads, "d_model", d_model, f"2 * num_heads = {2 * num_heads} or more")
         # Radians per typical gap, from a turn in six steps to one in thousands.
         pairs = d_model // num_heads // 2
         self.key_rate = nn.Parameter(torch.logspace(0, -3, pairs).repeat(num_heads, 1))
@@ -178,7 +173,8 @@ class ContiFormerLinearLayer(FlowingAttention):
             exact = (q[:, :, now] * k[:, :, now]).sum(dim=-1)
             weights = attention(asked[:, :, now], keys[:, :, past], exact, s[:, now], s[:, past])
             rows.append(weights @ v[:, :, past])
-        return self.merge(rotate(torch.cat(rows, dim=2), self.value_rate, s))
+        y: Tensor = self.out(rotate(torch.cat(rows, dim=2), self.value_rate, s).transpose(1, 2).flatten(2))
+        return y
 
 
 def integrals(q: Tensor, k: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nacdrive.layers.base import check_heads
 from nacdrive.layers.windowed import InputLayer
+from nacdrive.nac.validation import check_heads
 
 
 class CTALayer(InputLayer):

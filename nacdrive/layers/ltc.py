@@ -83,8 +83,8 @@ class Synapses(nn.Module):
             # One synapse in three inhibits, as in ncps.
             self.reversal = nn.Parameter(torch.where(torch.rand(shape) < 1 / 3, -1.0, 1.0))
         else:
-            sign = torch.from_numpy(adjacency.T.copy())
-            self.reversal = nn.Parameter(sign.float())
+            sign = torch.from_numpy(adjacency.T.copy()).to(self.weight)
+            self.reversal = nn.Parameter(sign)
             self.register_buffer("mask", sign != 0)
 
     def parameters_of_currents(self) -> tuple[Tensor, Tensor, Tensor]:

@@ -39,7 +39,7 @@ class CircuitLayer(SequenceLayer):
         return y
 
     def init_state(self, batch_size: int, window: int | None = None) -> State | KeyState:
-        return self.nac.init_state(batch_size, window or self.window)
+        return self.nac.init_state(batch_size, self.window_of(window))
 
     def step(self, x: Tensor, t: Tensor | None, state: Any) -> tuple[Tensor, Any]:
         return self.nac.step(x, t, state)

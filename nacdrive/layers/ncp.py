@@ -5,6 +5,7 @@ Unlike there, every sequence of a batch has times of its own.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,6 @@ from torch import Tensor, nn
 from nacdrive.layers.ltc import LTCLayer
 from nacdrive.layers.windowed import WindowedLayer
 from nacdrive.nac.wiring import DEFAULT_SEED, Wiring, auto_ncp
-
-GROUPS = ("inter", "command", "motor")
 
 
 def wiring_of(in_features: int, d_model: int, units: int | None, sparsity: float, seed: int) -> Wiring:
@@ -85,12 +84,10 @@ class CfCNCPLayer(WindowedLayer):
 
     def build(self, *, units: int | None = None, sparsity: float = 0.5, seed: int = DEFAULT_SEED) -> None:
         wiring = wiring_of(self.in_features, self.d_model, units, sparsity, seed)
-        self.cells = nn.ModuleList()
-        present = wiring.sensory_adjacency[:, wiring.neurons("inter")]
-        for group, following in zip(GROUPS, (*GROUPS[1:], None), strict=True):
-            self.cells.append(_Cell(torch.from_numpy(np.abs(present))))
-            if following is not None:
-                present = wiring.adjacency[np.ix_(wiring.neurons(group), wiring.neurons(following))]
+        groups = [wiring.neurons(group) for group in ("inter", "command", "motor")]
+        between = [wiring.adjacency[np.ix_(sources, targets)] for sources, targets in pairwise(groups)]
+        blocks = [wiring.sensory_adjacency[:, groups[0]], *between]
+        self.cells = nn.ModuleList(_Cell(torch.from_numpy(np.abs(present))) for present in blocks)
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
         for cell in self.cells:
@@ -110,6 +107,7 @@ class _Cell(nn.Module):
         self.linear = nn.Linear(sources + self.neurons, 4 * self.neurons)
         for weight in self.linear.weight.chunk(4):
             nn.init.xavier_uniform_(weight)
+        present = present.to(self.linear.weight)
         whole = torch.cat([present, torch.ones(self.neurons, self.neurons)])  # of a group all meet all
         free = torch.ones_like(whole)
         self.register_buffer("mask", torch.cat([whole, whole, free, free], 1).T.bool().contiguous())

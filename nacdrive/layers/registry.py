@@ -122,7 +122,8 @@ def build(
         more = {**LAG_OPTIONS, **gap_s, "layer": base, "layer_options": options}
         return build("stack", d_model, num_heads, window, in_features=in_features, **more)
     factory = LAYERS.load(name)
-    given, options = (in_features or d_model, d_model, num_heads, window), {**OPTIONS.get(name, {}), **options}
+    given = (d_model if in_features is None else in_features, d_model, num_heads, window)
+    options = {**OPTIONS.get(name, {}), **options}
     if LAYERS.is_builtin(name):
         return factory(*given, **options)
     # A name that a model file brings must not call whatever it likes.

@@ -36,7 +36,7 @@ class S4Layer(InputLayer):
         modes = state // 2
         self.input = nn.Linear(self.in_features, d_model)
         self.log_decay = nn.Parameter(torch.full((d_model, modes), math.log(0.5)))
-        self.frequency = nn.Parameter(math.pi * torch.arange(modes).float().repeat(d_model, 1))
+        self.frequency = nn.Parameter(math.pi * torch.arange(modes).repeat(d_model, 1))
         self.log_delta = nn.Parameter(torch.empty(d_model).uniform_(math.log(1e-3), math.log(1e-1)))
         # Real and imaginary part, so that every optimizer and every file format can hold it.
         self.C = nn.Parameter(torch.randn(d_model, modes, 2) * math.sqrt(0.5))

@@ -24,7 +24,8 @@ class WindowedLayer(SequenceLayer):
     """A causal pass, started afresh on every window of steps, so that it sees what attention of that window sees.
 
     A layer gives ``scan``, a pass over steps none of which is padding, and may give ``project``, its work on single
-    steps, which is then done once for all steps. A window that holds the whole sequence is one plain pass.
+    steps, which is then done once for all steps. A window that holds the whole sequence is one plain pass. Neither
+    meets autocast: recurrences add what it casts to what it leaves, and their own kernels need one precision.
     """
 
     def project(self, x: Tensor) -> Tensor:
@@ -46,17 +47,19 @@ class WindowedLayer(SequenceLayer):
 
     def forward(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
         """See ``SequenceLayer.forward``; without ``t`` the steps that are no padding are one ``gap_s`` apart."""
+        if torch.is_autocast_enabled(x.device.type):
+            with torch.autocast(x.device.type, enabled=False):
+                return WindowedLayer.forward(self, x.to(next(self.parameters(), x).dtype), t, padding)
         B, T, _ = x.shape
-        W = self.window
         present = torch.ones((B, T), dtype=torch.bool, device=x.device) if padding is None else ~padding
         if padding is not None:
             x = x.masked_fill(padding.unsqueeze(-1), 0.0)  # not even NaN in padding may matter
         if t is None:
             t = (present.cumsum(dim=1) - 1).to(x.dtype) * self.gap_s
         u = self.project(x)
-        if W >= T:
+        if self.window >= T:
             return self._pass(u, t, None if padding is None or not padding.any() else padding)
-        u, t, present = (sliding_windows(s, W).flatten(0, 1) for s in (u, t, present))
+        u, t, present = (sliding_windows(s, self.window).flatten(0, 1) for s in (u, t, present))
         return self._pass(u, t, ~present)[:, -1].view(B, T, self.d_model)
 
     def _pass(self, u: Tensor, t: Tensor, padding: Tensor | None) -> Tensor:
@@ -72,6 +75,7 @@ class WindowedLayer(SequenceLayer):
         return picked.masked_fill((last_valid < 0).unsqueeze(-1), 0.0)
 
     def _scan(self, u: Tensor, t: Tensor, absent: Tensor | None) -> Tensor:
+        t = t if t.is_floating_point() else t.double()
         gaps = torch.cat([torch.full_like(t[:, :1], self.gap_s), t.diff(dim=1)], dim=1)
         if absent is not None:
             gaps, t = gaps.masked_fill(absent, self.gap_s), t.masked_fill(absent, 0.0)
@@ -79,18 +83,23 @@ class WindowedLayer(SequenceLayer):
         return self.scan(u, (gaps.clamp(min=0.0) / self.gap_s).to(u.dtype), (t / self.gap_s).to(u.dtype))
 
     def init_state(self, batch_size: int, window: int | None = None) -> WindowState:
-        return WindowState(window or self.window)
+        return WindowState(self.window_of(window))
 
     def step(self, x: Tensor, t: Tensor | None, state: WindowState) -> tuple[Tensor, WindowState]:
         """See ``SequenceLayer.step``; the pass is made anew over the window."""
+        if torch.is_autocast_enabled(x.device.type):
+            with torch.autocast(x.device.type, enabled=False):
+                return WindowedLayer.step(self, x.to(next(self.parameters(), x).dtype), t, state)
         now = self.project(x).unsqueeze(1)
         check_state(state, WindowState, "u", (len(x), -1, now.shape[2]), now.dtype, x)
         window, u, past = state
         if t is None:
             t = now.new_zeros(len(now)) if past is None else past[:, -1] + self.gap_s
         stamp = t.unsqueeze(1)
-        if u is not None and past is not None:
-            now, stamp = torch.cat([u, now], dim=1)[:, -window:], torch.cat([past, stamp], dim=1)[:, -window:]
+        if u is None or past is None:
+            # Copies are kept: a caller may fill x and t of its own anew for the next step.
+            return self._scan(now, stamp, None)[:, -1], WindowState(window, now.clone(), stamp.clone())
+        now, stamp = torch.cat([u, now], dim=1)[:, -window:], torch.cat([past, stamp], dim=1)[:, -window:]
         return self._scan(now, stamp, None)[:, -1], WindowState(window, now, stamp)
 
 

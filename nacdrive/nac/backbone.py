@@ -35,23 +35,17 @@ class Synapses(nn.Module):
         super().__init__()
         sources, targets = adjacency.shape
         self.polarity = polarity
-        self.gain = gain
         self.weight = nn.Parameter(torch.empty(copies, sources, targets))
         self.bias = nn.Parameter(torch.zeros(copies, targets)) if bias else None
         adjacency = adjacency.to(self.weight.device)  # that of a ``with torch.device(...)``, which buffers must follow
         self.register_buffer("mask", adjacency != 0)
         if polarity != "free":
             self.register_buffer("sign", adjacency.to(torch.int8))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
         with torch.no_grad():
             fan_in = self.mask.sum(0).clamp(min=1)
-            self.weight.normal_().mul_(self.gain / fan_in.sqrt())
-            if self.polarity != "free":
+            self.weight.normal_().mul_(gain / fan_in.sqrt())
+            if polarity != "free":
                 self.weight.abs_().mul_(self.sign)
-            if self.bias is not None:
-                self.bias.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
         """A single copy as a layer: ``[..., sources]`` to ``[..., targets]``."""
@@ -350,11 +344,7 @@ class TimeGate(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(copies, 2 * depth, 2))
         self.bias = nn.Parameter(torch.zeros(copies, 2))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        nn.init.normal_(self.weight, std=1 / math.sqrt(self.weight.shape[1]))
-        nn.init.zeros_(self.bias)
+        nn.init.normal_(self.weight, std=1 / math.sqrt(2 * depth))
 
     def halves(self, q: Tensor, k: Tensor, tau: Tensor, tau_k: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Per-token parts of the gate's argument; ``Tokens`` says how they are put together.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nacdrive.nac.validation import require, tracing
+from nacdrive.nac.validation import require, tracing, whole
 
 
 def decay_mean(x: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ class Euler:
     doublings: int = 8
 
     def __post_init__(self) -> None:
-        require(self.steps >= 1, "Euler steps", self.steps, "1 or more")
+        whole(self.steps >= 1, "Euler steps", self.steps, "1 or more")
         require(self.step is None or self.step > 0, "Euler step", self.step, "a positive number of seconds, or None")
         if self.adaptive and self.step is not None:
             raise ValueError(f"Euler step={self.step} with adaptive=True; an adaptive step cannot be fixed")

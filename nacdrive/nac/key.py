@@ -15,7 +15,7 @@ from nacdrive.nac.dynamics import Dynamics, Exact, Steady, as_dynamics
 from nacdrive.nac.kernels import key as key_kernel
 from nacdrive.nac.mask import AttentionMask
 from nacdrive.nac.streaming import check_state
-from nacdrive.nac.validation import check_inputs, check_sizes, check_step, check_times, require, tracing
+from nacdrive.nac.validation import check_inputs, check_sizes, check_step, check_times, tracing, whole
 from nacdrive.nac.wiring import DEFAULT_SEED, Wiring, auto_ncp, full_wiring
 
 
@@ -68,9 +68,9 @@ class NACKey(nn.Module):
         seed: int | None = None,
     ) -> None:
         super().__init__()
-        require(d_model >= 4, "d_model", d_model, "4 or more")
-        check_sizes(d_model, num_heads, topk, sparsity, time_scale, time_features, dropout)
-        require(units is None or units >= 4, "units", units, "4 or more, or None")
+        whole(d_model >= 4, "d_model", d_model, "4 or more")
+        check_sizes(d_model, num_heads, in_features, topk, sparsity, time_scale, time_features, dropout)
+        whole(units is None or units >= 4, "units", units, "4 or more, or None")
         self.d_model, self.num_heads, self.head_dim = d_model, num_heads, d_model // num_heads
         self.in_features = features = in_features or d_model
         self.dynamics, self.topk, self.dropout = as_dynamics(mode), topk, dropout
@@ -125,8 +125,8 @@ class NACKey(nn.Module):
 
     def init_state(self, batch_size: int, window: int) -> KeyState:
         """An empty memory of ``window`` steps for ``step``."""
-        require(batch_size >= 1, "batch_size", batch_size, "1 or more")
-        require(window >= 1, "window", window, "1 or more steps")
+        whole(batch_size >= 1, "batch_size", batch_size, "1 or more")
+        whole(window >= 1, "window", window, "1 or more steps")
         weight = self.out_proj.weight
         memory = weight.new_zeros(batch_size, window, self.num_heads, 2 * self.head_dim + 3)
         return KeyState(memory, torch.zeros(batch_size, window, dtype=torch.float64, device=weight.device))
@@ -213,7 +213,7 @@ class NACKey(nn.Module):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         check_inputs(x, x, x, padding, self.in_features, self.out_proj.weight)
         batch, steps = x.shape[:2]
-        require(window is None or window >= 1, "window", window, "1 or more")
+        whole(window is None or window >= 1, "window", window, "1 or more")
         real = x.new_ones(batch, steps, dtype=torch.bool) if padding is None else ~padding
         clock = (real.cumsum(1) - 1) * self.time_scale if t is None else check_times("t", t, batch, steps)
         if padding is not None:

@@ -19,7 +19,7 @@ from nacdrive.nac.mask import AttentionMask
 from nacdrive.nac.pairwise import PairOptions, PairProblem, Pairs, Tokens, all_pairs, attend, pair_logits, pair_scores
 from nacdrive.nac.streaming import Snapshot, State, StepWeights, check_state
 from nacdrive.nac.topk import SELECTIONS, Choice, Chosen, is_exact, select, top_k
-from nacdrive.nac.validation import check_inputs, check_sizes, check_step, check_times, one_of, require, tracing
+from nacdrive.nac.validation import check_inputs, check_sizes, check_step, check_times, one_of, require, tracing, whole
 from nacdrive.nac.wiring import DEFAULT_SEED, Wiring, backbone_wiring, sensory_wiring
 
 GATES = ("ncp", "fc", "constant")
@@ -117,13 +117,13 @@ class NAC(nn.Module):
         seed: int | None = None,
     ) -> None:
         super().__init__()
-        require(d_model >= 2, "d_model", d_model, "2 or more")
-        check_sizes(d_model, num_heads, topk, sparsity, time_scale, time_features, dropout)
-        require(backbone_units is None or backbone_units >= 5, "backbone_units", backbone_units, "5 or more, or None")
-        require(unfolds >= 1, "unfolds", unfolds, "1 or more")
-        sizes = {"in_features": in_features, "out_features": out_features}
-        for name, size in {**sizes, "sqrt_blocks": sqrt_blocks, "sqrt_block": sqrt_block}.items():
-            require(size is None or size >= 1, name, size, "1 or more, or None")
+        whole(d_model >= 2, "d_model", d_model, "2 or more")
+        check_sizes(d_model, num_heads, in_features, topk, sparsity, time_scale, time_features, dropout)
+        whole(backbone_units is None or backbone_units >= 5, "backbone_units", backbone_units, "5 or more, or None")
+        whole(unfolds >= 1, "unfolds", unfolds, "1 or more")
+        sizes = {"out_features": out_features, "sqrt_blocks": sqrt_blocks, "sqrt_block": sqrt_block}
+        for name, size in sizes.items():
+            whole(size is None or size >= 1, name, size, "1 or more, or None")
         one_of("selection", selection, SELECTIONS)
         one_of("activation", activation, ACTIVATIONS)
         one_of("gate", gate, GATES)
@@ -173,8 +173,7 @@ class NAC(nn.Module):
         self.logit_scale = nn.Parameter(factors) if logit_scale else None
         self.input_norm = nn.LayerNorm(self.in_features) if input_norm else None
         # From one radian a unit of time to a thousandth of it: what differs within a second, and what within minutes.
-        frequencies = torch.logspace(0, -3, time_features) if time_features else None
-        self.time_frequencies = None if frequencies is None else nn.Parameter(frequencies)
+        self.time_frequencies = nn.Parameter(torch.logspace(0, -3, time_features)) if time_features else None
         if isinstance(self.options.dynamics, Steady) and quadrature == "constant":
             # No time reaches the output: distributed training waits for gradients that never come.
             self.time_gate.requires_grad_(False)
@@ -215,7 +214,8 @@ class NAC(nn.Module):
             bias; the rows of padding have no meaning.
 
         Raises:
-            ValueError: a shape, dtype or time stamp is not allowed.
+            ValueError: a shape or dtype is not allowed, or ``time_input="gap"`` meets times that go back or are NaN.
+                Otherwise the values of times are not looked at, which would wait for a GPU: NaN gives NaN.
         """
         y, details = self._attend(
             query, key, value, t, key_t, key_padding_mask, is_causal, window, last_only, need_weights
@@ -253,8 +253,8 @@ class NAC(nn.Module):
 
     def init_state(self, batch_size: int, window: int) -> State:
         """An empty memory of ``window`` steps for ``step``."""
-        require(batch_size >= 1, "batch_size", batch_size, "1 or more")
-        require(window >= 1, "window", window, "1 or more steps")
+        whole(batch_size >= 1, "batch_size", batch_size, "1 or more")
+        whole(window >= 1, "window", window, "1 or more steps")
         width, dtype = self._row
         sizes = self.num_heads, batch_size, window, width
         return State(torch.zeros(sizes, dtype=dtype, device=self.out_proj.weight.device))
@@ -277,6 +277,7 @@ class NAC(nn.Module):
         check_state(state, State, "memory", (heads, -1, -1, width), dtype, x)
         batch = state.memory.shape[1]
         check_step(x, t, batch, self.in_features, self.out_proj.weight)
+        t = None if t is None else t.clone()  # the state keeps it, and a caller may fill its own anew
         now = None if t is None else t.unsqueeze(1)
         clock = self._clock("t", now, x.unsqueeze(1), None, state.seen) if self.keys_have_times else None
         lags, times = self._lags(clock, state)
@@ -402,9 +403,10 @@ class NAC(nn.Module):
         if padding is not None:
             none = none | padding
         gaps = torch.where(none, 0.0, t - torch.where(none, t, latest))
-        if not tracing() and bool((gaps < 0).any()):  # a decision by values would break the graph
+        if not tracing() and not bool((gaps >= 0).all()):  # a decision by values would break the graph
             back = -gaps.min().item()
-            raise ValueError(f"t goes back by {back:g} s; allowed are times that do not decrease (time_input='gap')")
+            what = "holds NaN or infinity" if math.isnan(back) else f"goes back by {back:g} s"
+            raise ValueError(f"t {what}; allowed are times that do not decrease (time_input='gap')")
         return torch.where(none, 1.0, gaps.to(wide) / self.time_scale)
 
     def _timed(self, x: Tensor, clock: Tensor | None) -> Tensor:
@@ -433,7 +435,7 @@ class NAC(nn.Module):
         check_inputs(query, key, value, padding, self.in_features, self.out_proj.weight)
         batch, queries, keys = query.shape[0], query.shape[1], key.shape[1]
         require(not causal or queries == keys, "is_causal", causal, f"False where Tq={queries} differs from Tk={keys}")
-        require(window is None or (causal and window >= 1), "window", window, "1 or more, together with is_causal=True")
+        whole(window is None or (causal and window >= 1), "window", window, "1 or more, together with is_causal=True")
         of_query = padding if itself else None
         clock = clock_k = None
         if self.keys_have_times:
@@ -513,8 +515,6 @@ class NAC(nn.Module):
         self, dtype: torch.dtype, prune: bool = False, prune_inter: bool = True
     ) -> tuple[FirstLayer, FusedWeights]:
         first, w = self.backbone.fuse(self.num_heads, prune, prune_inter)
-        if first.wq.dtype == dtype:
-            return first, w
         fused = w.with_tensors(None if x is None else x.to(dtype) for x in w.tensors().values())
         return FirstLayer(*(x.to(dtype) for x in first)), fused
 

@@ -36,24 +36,13 @@ class AttentionMask:
         padding = None if self.padding is None else self.padding[:, :keys]
         return AttentionMask(self.position[:, first:last], padding, self.causal, None)
 
-    def sequences(self, chosen: Tensor, keys: int) -> AttentionMask:
-        """The mask of some sequences of the batch and their first ``keys`` keys."""
-        padding = None if self.padding is None else self.padding[chosen, :keys]
-        return AttentionMask(self.position[chosen], padding, self.causal, self.window)
-
     def allowed(self, keys: Tensor) -> Tensor:
         """True where query i of sequence b may see key ``keys[..., b, i, :]``; ``keys`` is ``[..., B, Tq, n]``."""
         sequence = torch.arange(self.position.shape[0], device=keys.device).view(-1, 1, 1)
         return self._allowed(keys, self.position.unsqueeze(-1), sequence)
 
-    def allowed_flat(self, keys: Tensor, first: int) -> Tensor:
-        """The same for queries ``first``, ... of all sequences laid end to end; ``keys`` is ``[..., queries, n]``."""
-        last = first + keys.shape[-2]
-        sequence = torch.arange(first, last, device=keys.device).unsqueeze(-1) // self.position.shape[1]
-        return self._allowed(keys, self.position.reshape(-1)[first:last].unsqueeze(-1), sequence)
-
     def allowed_of(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """The same for any of these flat ``queries [Q]``; ``keys`` is ``[Q, n]``."""
+        """The same for some ``queries [Q]`` of all sequences laid end to end; ``keys`` is ``[..., Q, n]``."""
         sequence = torch.div(queries, self.position.shape[1], rounding_mode="floor")
         return self._allowed(keys, self.position.reshape(-1)[queries].unsqueeze(-1), sequence.unsqueeze(-1))
 

@@ -84,7 +84,8 @@ def pair_logits(z: Tensor, w: FusedWeights) -> tuple[Tensor, Tensor, Tensor]:
     """
     if w.w3 is None or w.b3 is None:
         return z.transpose(1, 2), z, z
-    act = F.silu if w.activation == "silu" else torch.sigmoid_ if _overwritable(z) else torch.sigmoid
+    unrecorded = not torch.is_grad_enabled() and not tracing()
+    act = F.silu if w.activation == "silu" else torch.sigmoid_ if unrecorded else torch.sigmoid
     if w.w2 is not None:
         inter = act(z)
         s = torch.bmm(inter, w.w2) if w.b2 is None else torch.baddbmm(w.b2.unsqueeze(1), inter, w.w2)
@@ -98,7 +99,7 @@ def pair_logits(z: Tensor, w: FusedWeights) -> tuple[Tensor, Tensor, Tensor]:
     whole = updated == s.shape[-1]
     s = s if whole else s[..., :updated]
     if w.br is not None:
-        s = s.add_(w.br.unsqueeze(1)) if _overwritable(s) else s + w.br.unsqueeze(1)
+        s = s.add_(w.br.unsqueeze(1)) if unrecorded else s + w.br.unsqueeze(1)
     for _ in range(w.unfolds - 1):
         new = act(torch.baddbmm(s, command[..., sources], w.wr))
         command = new if whole else torch.cat([new, command[..., updated:]], -1)
@@ -109,10 +110,6 @@ def read_motor(command: Tensor, w3: Tensor, b3: Tensor) -> Tensor:
     """Motor neurons ``[H, 2, P]``."""
     # Transposed, a product with two columns is several times faster, and phi and omega each lie in one piece.
     return torch.baddbmm(b3.unsqueeze(2), w3.transpose(1, 2), command.transpose(1, 2))
-
-
-def _overwritable(z: Tensor) -> bool:
-    return not torch.is_grad_enabled() and not tracing()
 
 
 class Attention(NamedTuple):
@@ -202,11 +199,12 @@ class PairProblem:
             index = self.index[:, first:last]
         # While a graph is recorded, an open mask may still come with slots without a key.
         unmasked = self.mask.open and (self.index is None or not tracing())
-        allowed = None if unmasked else self.mask.allowed_flat(index, first)
+        queries = torch.arange(first, last, device=position.device)
+        allowed = None if unmasked else self.mask.allowed_of(queries, index)
         # -1 marks a slot without a key (before the window, or the padding of the partition's last block): it is not
         # allowed above, and reads row 0 here only so that it reads something.
         index = index.clamp(min=0)
-        sequence = torch.arange(first, last, device=index.device).unsqueeze(-1) // position.shape[1]
+        sequence = queries.unsqueeze(-1) // position.shape[1]
         head = torch.arange(heads, device=index.device).view(-1, 1, 1) * (position.shape[0] * self.keys)
         return index + (sequence * self.keys + head), allowed
 

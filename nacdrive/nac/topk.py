@@ -167,7 +167,7 @@ def _any_order(q: Tensor, k: Tensor, mask: AttentionMask, how: Choice) -> Tensor
     for length in sorted(set(lengths.tolist())):
         if length:
             chosen = (lengths == length).nonzero()[:, 0]
-            part = mask.sequences(chosen, length)
+            part = replace(mask, position=mask.position[chosen], padding=mask.padding[chosen, :length])
             result[:, chosen] = _choose(q[:, chosen], k[:, chosen, :length], part, how, size_of(length))
     return result
 

@@ -28,14 +28,28 @@ def require(good: bool, name: str, value: object, allowed: str) -> None:
         raise ValueError(f"{name}={value!r}; allowed is {allowed}")
 
 
+def whole(good: bool, name: str, value: object, allowed: str) -> None:
+    """``require`` of what is counted, of which there are no fractions."""
+    require(not isinstance(value, float), name, value, "a whole number")
+    require(good, name, value, allowed)
+
+
 def one_of(name: str, value: object, allowed: Sequence[str]) -> None:
     """Raise ``ValueError`` unless ``value`` is one of ``allowed``."""
     require(isinstance(value, str) and value in allowed, name, value, "one of " + ", ".join(allowed))
 
 
+def check_heads(d_model: int, num_heads: int) -> None:
+    """Raise ``ValueError`` unless the heads divide the width."""
+    whole(num_heads >= 1, "num_heads", num_heads, "1 or more")
+    if d_model % num_heads:
+        raise ValueError(f"d_model {d_model} is not divisible by {num_heads} heads")
+
+
 def check_sizes(
     d_model: int,
     num_heads: int,
+    in_features: int | None,
     topk: int | None,
     sparsity: float,
     time_scale: float,
@@ -43,12 +57,12 @@ def check_sizes(
     dropout: float,
 ) -> None:
     """Check the arguments that every form of the layer has."""
-    require(num_heads >= 1, "num_heads", num_heads, "1 or more")
-    require(d_model % num_heads == 0, "d_model", d_model, f"a multiple of num_heads ({num_heads})")
-    require(topk is None or topk >= 1, "topk", topk, "1 or more, or None for all keys")
+    check_heads(d_model, num_heads)
+    whole(in_features is None or in_features >= 1, "in_features", in_features, "1 or more, or None")
+    whole(topk is None or topk >= 1, "topk", topk, "1 or more, or None for all keys")
     require(sparsity == 0 or 0.1 <= sparsity <= 0.9, "sparsity", sparsity, "0 or 0.1 to 0.9")
     require(0 < time_scale < math.inf, "time_scale", time_scale, "a positive number of seconds")
-    require(time_features >= 0, "time_features", time_features, "0 or more frequencies")
+    whole(time_features >= 0, "time_features", time_features, "0 or more frequencies")
     require(0 <= dropout < 1, "dropout", dropout, "0 <= dropout < 1")
 
 

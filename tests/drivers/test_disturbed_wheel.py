@@ -48,6 +48,14 @@ def test_a_kick_turns_the_car_alike_at_any_speed_and_a_standing_one_as_at_three_
     np.testing.assert_array_equal(offsets(1.0, 0.0), offsets(1.0, 3.0))
 
 
+def test_where_no_speed_is_told_the_wheel_is_disturbed_as_of_a_standing_car() -> None:
+    steering = []
+    for info in ({}, {"speed_mps": None}, {"speed_mps": 0.0}):
+        noise = SteeringNoise(Straight(), 1.0, 0.05, np.random.default_rng(0))
+        steering.append([noise.act(BLANK, info).steering for _ in range(200)])  # type: ignore[arg-type]
+    assert steering[0] == steering[1] == steering[2]
+
+
 def test_a_disturbed_wheel_is_within_its_stops_and_the_pedals_stay() -> None:
     noise = SteeringNoise(Straight(), 100.0, 0.05, np.random.default_rng(0))
     actions = [noise.act(BLANK, {"speed_mps": 5.0}) for _ in range(50)]  # type: ignore[typeddict-item]

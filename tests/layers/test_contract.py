@@ -34,6 +34,91 @@ def test_every_layer_keeps_the_law(name, law):
     law(make)
 
 
+@pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight")  # of rela: torch is slower so
+@pytest.mark.parametrize("given", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+def test_every_layer_trains_and_drives_under_autocast(name, given):
+    (x, t), padding = sequence(), torch.zeros(B, T, dtype=torch.bool)
+    padding[0, 8:] = True
+    for window in (4, 50):
+        layer = layer_of(name, window)
+        wanted = layer(x.to(given).float(), t, padding).detach()
+        with torch.autocast("cpu", torch.bfloat16):
+            y = layer(x.to(given), t, padding)
+            driven = contract.steps(layer, x.to(given), t)
+        y.float().square().sum().backward()
+        assert all(p.grad.isfinite().all() for p in layer.parameters() if p.grad is not None)
+        torch.testing.assert_close(y[~padding].float(), wanted[~padding], atol=0.15, rtol=0.1)
+        torch.testing.assert_close(driven[1].float(), wanted[1], atol=0.15, rtol=0.1)
+
+
+@torch.no_grad()
+def test_a_caller_may_fill_the_same_tensors_anew_for_every_step(name):
+    layer, (x, t) = layer_of(name, 4), sequence()
+    state, mine, clock = layer.init_state(B), torch.empty(B, F), torch.empty(B)
+    rows = []
+    for i in range(T):
+        y, state = layer.step(mine.copy_(x[:, i]), clock.copy_(t[:, i]), state)
+        rows.append(y)
+    torch.testing.assert_close(torch.stack(rows, 1), contract.steps(layer, x, t))
+
+
+@torch.no_grad()
+def test_times_in_whole_seconds_are_times(name):
+    layer, (x, _) = layers.build(name, D, H, 4, in_features=F, gap_s=0.4), sequence()
+    t = torch.tensor([[0, 1, 3, 4, 9, 10, 11, 15, 16, 17, 20]]).expand(B, T)
+    layer.eval()
+    torch.testing.assert_close(layer(x, t), layer(x, t.double()))
+    torch.testing.assert_close(contract.steps(layer, x, t), contract.steps(layer, x, t.double()))
+
+
+@torch.no_grad()
+def test_a_state_of_another_window_is_as_a_layer_of_that_window(name):
+    (x, t), layer = sequence(), layer_of(name, 4)
+    for window in (2, 9):
+        other, state, rows = layer_of(name, window), layer.init_state(B, window), []
+        other.load_state_dict(layer.state_dict())
+        for i in range(T):
+            y, state = layer.step(x[:, i], t[:, i], state)
+            rows.append(y)
+        torch.testing.assert_close(torch.stack(rows, 1), other(x, t), atol=1e-5, rtol=1e-4)
+    for window, words in ((0, "window=0; allowed is 1 "), (2.5, "window=2.5; allowed is a whole number")):
+        with pytest.raises(ValueError, match=words):
+            layer.init_state(B, window)
+
+
+def test_every_layer_follows_the_default_dtype_and_device(name):
+    before = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.float64)
+        layer, x = layer_of(name, 4), torch.randn(B, T, F)
+        assert layer(x, torch.rand(B, T).cumsum(1)).dtype == layer.step(x[:, 0], None, layer.init_state(B))[0].dtype
+        kinds = {s.dtype for s in layer.state_dict().values() if s.is_floating_point()}
+    finally:
+        torch.set_default_dtype(before)
+    assert kinds == {torch.float64}
+    with torch.device("meta"):
+        assert {s.device.type for s in layer_of(name, 4).state_dict().values()} == {"meta"}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ({"num_heads": 0}, "num_heads=0; allowed is 1 or more"),
+        ({"num_heads": 2.0}, "num_heads=2.0; allowed is a whole number"),
+        ({"num_heads": 3}, "d_model 16 is not divisible by 3 heads"),
+        ({"in_features": 0}, "in_features=0; allowed is 1 or more"),
+        ({"d_model": 0}, "d_model=0; allowed is [124] or more"),
+        ({"window": 2.5}, "window=2.5; allowed is a whole number"),
+    ],
+    ids=str,
+)
+def test_a_size_that_cannot_be_is_named(sizes, words):
+    with_heads = ("mha", "mtan", "performer", "odeformer", "cta", "contiformer", "contiformer-linear", "nac-exact")
+    for name in (*with_heads, "nac-key", "stack", *(() if "num_heads" in sizes else ("lstm", "ct-rnn", "s4"))):
+        with pytest.raises(ValueError, match=words):
+            layers.build(name, **{"d_model": D, "num_heads": H, "window": 4, **sizes})
+
+
 class Forgetful(LSTMLayer):
     """Streams from nothing at every step."""
 

@@ -178,6 +178,12 @@ def test_performer_redraws_in_training_alone():
     assert not torch.equal(layer.projection, before)
 
 
+def test_performer_may_redraw_between_two_forwards_of_one_backward():
+    layer, x = layer_of("performer", redraw=2).to(torch.float64).train(), random(B, T, F).double()
+    (layer(x).sum() + layer(x).sum()).backward()
+    assert layer.projection.dtype == torch.float64 and "projection" in layer.state_dict()
+
+
 def test_rela_equals_its_sum_over_pairs():
     layer, x = layer_of("rela"), random(B, T, F)
     z = score_by_score(layer, x, lambda q, k: ((q * k).sum(dim=1) / math.sqrt(D // H)).relu())

@@ -172,7 +172,8 @@ GOLDEN = [
     ("options", "words"),
     [
         ({"d_model": 2}, "d_model=2; allowed is 4 or more"),
-        ({"num_heads": 3}, "d_model=16; allowed is a multiple of num_heads (3)"),
+        ({"num_heads": 3}, "d_model 16 is not divisible by 3 heads"),
+        ({"in_features": 0}, "in_features=0; allowed is 1 or more"),
         ({"topk": 0}, "topk=0; allowed is 1 or more"),
         ({"sparsity": 0.95}, "sparsity=0.95; allowed"),
         ({"units": 3}, "units=3; allowed"),

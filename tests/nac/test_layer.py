@@ -13,7 +13,7 @@ import torch
 from nacdrive.nac import NAC, PRESETS, VARIANTS, Euler, NACKey, pairwise, variant
 
 BAD_ARGUMENTS = [
-    ({"d_model": 10}, "d_model=10"),
+    ({"d_model": 10}, "d_model 10 is not divisible by 4 heads"),
     ({"d_model": 1, "num_heads": 1}, "d_model=1"),
     ({"num_heads": 0}, "num_heads=0"),
     ({"topk": 0}, "topk=0"),
@@ -99,6 +99,9 @@ def test_time_that_runs_backwards_is_refused_where_gaps_matter() -> None:
     _, state = layer.step(X[:, 0], torch.ones(2), layer.init_state(2, 3))
     with pytest.raises(ValueError, match="t goes back"):
         layer.step(X[:, 0], torch.zeros(2), state)
+    for nowhere in (torch.nan, torch.inf):
+        with pytest.raises(ValueError, match="t holds NaN or infinity"):
+            layer(X, t=torch.tensor([0.0, 1.0, nowhere, nowhere, 3.0]))
 
 
 @pytest.mark.parametrize("paper", [False, True], ids=["defaults", "paper"])

@@ -48,12 +48,24 @@ def test_every_option_has_its_limits_and_says_them(name: str, good: list[Any], b
         assert str(caught.value) == f"{name}={value!r}; allowed is {words}"
 
 
+def test_what_is_counted_has_no_fractions() -> None:
+    for name in ("topk", "unfolds", "backbone_units", "in_features", "sqrt_block", "time_features"):
+        with pytest.raises(ValueError, match=f"^{name}=8.0; allowed is a whole number$"):
+            NAC(8, 2, **{name: 8.0})
+    layer, x = NAC(8, 2), torch.zeros(1, 3, 8)
+    for call in (lambda: layer(x, is_causal=True, window=2.0), lambda: layer.init_state(1, 2.0)):
+        with pytest.raises(ValueError, match=r"window=2\.0; allowed is a whole number"):
+            call()
+    with pytest.raises(ValueError, match=r"Euler steps=2\.5; allowed is a whole number"):
+        Euler(2.5)  # type: ignore[arg-type]
+
+
 def test_a_layer_has_two_channels_and_one_head_at_least() -> None:
     assert NAC(2, 1)(torch.zeros(1, 3, 2)).shape == (1, 3, 2)
     for d_model, heads, words in ((1, 1, "d_model=1; allowed is 2 or more"), (8, 0, "num_heads=0; allowed is 1 or mo")):
         with pytest.raises(ValueError, match=words):
             NAC(d_model, heads)
-    with pytest.raises(ValueError, match=r"d_model=9; allowed is a multiple of num_heads \(2\)"):
+    with pytest.raises(ValueError, match="d_model 9 is not divisible by 2 heads"):
         NAC(9, 2)
     with pytest.raises(ValueError, match="score_gradient='gated'; allowed is none without topk"):
         NAC(8, 2, topk=None, score_gradient="gated")

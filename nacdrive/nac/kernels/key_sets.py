@@ -64,8 +64,9 @@ class AllKeys:
         if problem.mask.causal:
             self.ends = [i + 1 for i in problem.mask.position.reshape(-1)[first:last].tolist()]
         if not problem.mask.open:
-            every = torch.arange(problem.keys, device=problem.mask.position.device)
-            self.allowed = problem.mask.allowed_flat(every.expand(1, last - first, -1), first)
+            device = problem.mask.position.device
+            every = torch.arange(problem.keys, device=device).expand(1, last - first, -1)
+            self.allowed = problem.mask.allowed_of(torch.arange(first, last, device=device), every)
 
     def take(self, table: Tensor) -> Tensor:
         """The sequence's rows of ``table`` for every query, ``[H, 1, n, E]``."""

@@ -9,7 +9,6 @@ all pairs 30 times; a training step with Top-K 12 times. ``PROGRAMS_PER_PROCESSO
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 from dataclasses import dataclass
 from functools import cache
@@ -200,7 +199,7 @@ class _TritonPairs(torch.autograd.Function):
         y = tokens.v.new_empty(heads, queries, tokens.v.shape[-1])
         top, total = tokens.tau.new_empty(heads, queries), tokens.tau.new_empty(heads, queries)
         given = _arguments(tokens, w, scale, problem)
-        with _on(device):
+        with torch.cuda.device_of(y):  # type: ignore[no-untyped-call]
             forward_kernel[launch.grid](*given, y, top, total, **launch.arguments, num_stages=2)
         ctx.save_for_backward(scale, y, top, total, *tensors)
         ctx.problem, ctx.form, ctx.launch = problem, form.with_tensors([None] * len(w.tensors())), launch
@@ -228,7 +227,7 @@ class _TritonPairs(torch.autograd.Function):
         of_scale = None if scale is None else tau.new_empty(heads, programs)
         out = (by_query[0], by_key[0], by_query[1], by_key[1], by_key[2], tau, *partial.values(), of_scale)
         given = _arguments(tokens, w, scale, ctx.problem)
-        with _on(gy.device):
+        with torch.cuda.device_of(gy):  # type: ignore[no-untyped-call]
             gradients = [top if x is None else x for x in out]
             backward_kernel[launch.grid](*given, top, total, gy, delta, *gradients, **launch.arguments, num_stages=1)
         weights = {name: None if x is None else x.sum(1) for name, x in partial.items()}
@@ -262,7 +261,3 @@ def _arguments(tokens: Tokens, w: FusedWeights, scale: Tensor | None, problem: P
         position,
         position if padding is None else padding,
     ]
-
-
-def _on(device: torch.device) -> contextlib.AbstractContextManager[Any]:
-    return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
