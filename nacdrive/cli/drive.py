@@ -109,6 +109,8 @@ class DriveConfig(
             check_expert(self.spec, self.driver, name="--driver")
         if self.allow_control and self.headless:
             raise UserError("--allow-control needs the page: leave out --headless.")
+        if self.corrections is not None and not self.allow_control:
+            raise UserError("--corrections keeps what a person drives: add --allow-control.")
 
     @property
     def first_seed(self) -> int:

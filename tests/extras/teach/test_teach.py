@@ -381,6 +381,7 @@ def test_steering_by_taps_is_learnt_as_its_mean() -> None:
         ({"data": (Path("laps"),)}, "--data of a drive are for teaching: add --teach"),
         ({"resume": True, "out": Path("x")}, "--out and --resume of a drive"),
         ({"teach": True, "headless": True}, "--allow-control needs the page"),
+        ({"corrections": Path("mine")}, "--corrections keeps what a person drives: add --allow-control"),
     ],
 )
 def test_options_that_do_not_go_together(options: dict[str, Any], sentence: str) -> None:
