@@ -143,6 +143,19 @@ def test_what_is_recorded_in_python_is_trained_on_with_dagger(tmp_path: Path) ->
     assert not (tmp_path / "run" / LOCK).exists(), "another process may go on with it"
 
 
+def test_a_driver_needs_no_name_and_an_environment_that_is_made_takes_no_options(env: DrivingEnv) -> None:
+    class Gas:
+        def reset(self, env: DrivingEnv) -> None:
+            pass
+
+        def act(self, frame: object, info: object) -> Action:
+            return Action(0.0, 1.0, 0.0, 3)
+
+    assert len([*nacdrive.rollout(Gas(), env, FIRST)]) == 4 and len(nacdrive.evaluate(Gas(), env, 1).returns) == 1
+    with pytest.raises(UserError, match=r"^max_frames: the environment is made already"):
+        nacdrive.evaluate("constant", env, 1, max_frames=8)
+
+
 def test_own_arrays_and_own_dicts_become_a_recording_to_train_on(tmp_path: Path) -> None:
     frames = np.random.default_rng(0).integers(0, 255, (6, 48, 48, 3), dtype=np.uint8)
     t_s, steering = np.arange(6) * 0.1, np.linspace(-1, 1, 6)

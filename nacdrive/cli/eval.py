@@ -96,9 +96,7 @@ def run(config: EvalConfig) -> dict[str, Any]:
     if offline is not None:
         metrics["offline"] = offline
         write_json(out / "metrics.json", metrics)
-    print(in_words(metrics, drive.options.get("laps", math.nan)))
-    if offline is not None:
-        print(verdict)
+    print(in_words(metrics, drive.options.get("laps", math.nan)) + (f"\n{verdict}" if verdict else ""))
     print(f"report: {out / 'report.html'}")
     return metrics
 

@@ -147,7 +147,6 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
     about = "".join(f", {value} renderer" for value in renderer.values())
     about += f", rule {drive.rule}" if drive.rule is not None else ""
     print(f"{env.title}, gymnasium {version('gymnasium')}, expert {config.expert}{about}")
-    workers = 0 if config.workers == 1 else config.at_once
     with TemporaryDirectory() as nowhere, progress_bar() as bar:
         out = Path(nowhere)
         if config.out is not None:
@@ -157,7 +156,7 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
             drive,
             seeds,
             out,
-            workers=workers,
+            workers=0 if config.workers == 1 else config.at_once,
             films=config.out is not None,
             progress=lambda job, row: bar.advance(task),
             config=config,

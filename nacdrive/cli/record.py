@@ -23,9 +23,9 @@ def run(config: RecordConfig, also: OnEpisode = lambda episode, path: None) -> R
     from nacdrive.common.progress import progress_bar, resumable
     from nacdrive.rollout.record import record_episodes
 
-    if config.log is not None and not config.overwrite and config.log.exists() and any(config.log.iterdir()):
+    if (log := config.log) and (log == config.folder or (not config.overwrite and log.is_dir() and any(log.iterdir()))):
         # Found out now, not after all the drives.
-        raise UserError(f"{config.log} already holds something: give --overwrite, or another --log.")
+        raise UserError(f"{log} already holds something, or will hold the recording: give another --log.")
     began = time.perf_counter()
     returns: list[float] = []
     kept = 0

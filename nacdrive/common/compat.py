@@ -31,11 +31,11 @@ def camera_mount(meta: Mapping[str, Any], straight: str, scene: str) -> str:
 
 
 def evaluation(stored: Mapping[str, Any], rule: str, disturbance: Mapping[str, Any]) -> dict[str, Any]:
-    """What an evaluation is of: a ``rule`` or a part of the ``disturbance`` that is not said was the usual one."""
-    whole = (
-        {"disturbance": {**disturbance, **stored["disturbance"]}} if isinstance(stored.get("disturbance"), dict) else {}
-    )
-    return {"rule": rule, **stored, **whole}
+    """What an evaluation is of: ``env``, ``rule`` and parts of the ``disturbance`` that are not said were the usual."""
+    whole = {"env": "carracing", "rule": rule, **stored}
+    if isinstance(given := stored.get("disturbance"), dict):
+        whole["disturbance"] = {**disturbance, **given}
+    return whole
 
 
 ROW_NAMES = {"progress": "tiles_visited", "wheels_off": "grass_share"}

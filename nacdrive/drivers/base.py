@@ -85,9 +85,7 @@ class Driver:
 
 
 class DriverLike(Protocol):
-    """The least that a driver of one's own has."""
-
-    name: str
+    """The least that a driver of one's own has; it may have a ``name``."""
 
     def reset(self, env: DrivingEnv) -> Any:
         """As of ``Driver``."""
@@ -100,7 +98,7 @@ class OwnDriver(Driver):
     """A user's driver that is no ``Driver``: what it does not declare has the usual value."""
 
     def __init__(self, driver: DriverLike) -> None:
-        self.driver, self.name = driver, driver.name
+        self.driver, self.name = driver, getattr(driver, "name", type(driver).__name__)
         self.reset, self.act = driver.reset, driver.act  # type: ignore[method-assign]
 
     @property
@@ -110,7 +108,7 @@ class OwnDriver(Driver):
 
 
 def as_driver(driver: Driver | DriverLike) -> Driver:
-    """``driver`` itself, or a ``Driver`` around a user's own that has only ``name``, ``reset`` and ``act``."""
+    """``driver`` itself, or a ``Driver`` around a user's own that has only ``reset`` and ``act``."""
     return driver if isinstance(driver, Driver) else OwnDriver(driver)
 
 
@@ -119,7 +117,7 @@ class DriverWrapper(Driver):
 
     def __init__(self, driver: Driver | DriverLike) -> None:
         self.driver = as_driver(driver)
-        self.name = driver.name
+        self.name = self.driver.name
 
     @property
     def needs(self) -> Needs:

@@ -160,6 +160,8 @@ class PpoConfig(
             raise UserError(f"--repeat is not for {spec.name}, which has no frames of its own: leave it out.")
         if not spec.agent_actions and self.actions != "discrete":
             raise UserError(f"--actions is for carracing; {spec.name} says itself what it takes: leave it out.")
+        if self.batch_size < 2 or self.n_steps * self.n_envs < 2:
+            raise UserError("PPO compares decisions: give 2 or more as --batch-size and as --n-steps times --n-envs.")
 
     @property
     def shaped(self) -> bool:

@@ -312,7 +312,7 @@ class Imitation:
         self.began = time.monotonic()
         config = self.config
         while self.round < config.rounds:
-            drives = self.read_drives() or self.collect()
+            drives = self.read_drives() if self.drives_path(self.round).exists() else self.collect()
             self.write_drives(drives)
             for drive in drives:
                 self.drives.add(drive)
@@ -372,8 +372,6 @@ class Imitation:
 
     def read_drives(self) -> list[LabelledDrive]:
         path = self.drives_path(self.round)
-        if not path.exists():
-            return []
         content = read_tensor_file(path, DRIVES, DRIVES_VERSION, advice="start anew with --overwrite")
         about = json.loads(content["about"])
         cuts = np.cumsum([count for count, *_ in about[:-1]], dtype=int)

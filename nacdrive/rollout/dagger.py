@@ -187,7 +187,8 @@ class MixtureWorker:
                     buffer(replace(tick, t_s=tick.taken_s, frame_t_s=None))
             meta = {"expert_share": whole.expert_share} if isinstance(whole, Mixture) else opened.meta
             meta |= {name: value for name, value in opened.env.episode_meta().items() if name != "finished_lap"}
-        buffer.ended = tick.events[-1] if tick.done else "time is up"
+        # What a held action brought counts, too.
+        buffer.total, buffer.ended = tick.episode_return, tick.events[-1] if tick.done else "time is up"
         meta |= {"camera": str(camera)} if camera.active else {}
         return buffer.episode(source=loaded.spec.source, driver=self.learner.name, meta=meta)
 

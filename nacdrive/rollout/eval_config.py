@@ -51,9 +51,9 @@ class EvalConfig(
         super().__post_init__()
         check_expert(self.spec, self.expert, also=(NOBODY,))
         check_expert(self.spec, self.driver, name="--driver")
-        for option, asked in (("--data", bool(self.data)), ("--speed", self.speed is not None)):
-            if self.driver is not None and asked:
-                raise UserError(f"{option} is for a policy that steers alone, and --driver has pedals: leave one out.")
+        asked = {"--data": self.data, "--speed": self.speed, "--model": self.model != EvalConfig.model}
+        if self.driver is not None and (given := [option for option, value in asked.items() if value]):
+            raise UserError(f"{given[0]} is for a policy, and --driver drives with pedals of its own: leave one out.")
 
     @property
     def count(self) -> int:

@@ -354,9 +354,11 @@ def identify(drive: Drive) -> dict[str, Any]:
 def claim(path: Path, identity: Mapping[str, Any]) -> None:
     """Write down in ``path`` what its folder is a result of; refuse to mix two."""
     if path.exists():
-        before = compat.evaluation(read_object(path), LAP_RULES[0], plain(CameraNoise()))
-        for key, now in identity.items():
-            if key != "file" and before.get(key, now) != now:
+        stored = read_object(path)
+        before = compat.evaluation(stored, LAP_RULES[0], plain(CameraNoise()))
+        # An option that one of the two does not say was given to the other alone.
+        for key in {**stored, **identity}:
+            if key != "file" and before.get(key) != identity.get(key):
                 what = {"sha256": "model file", "expert_key": "expert"}.get(key, key)
                 raise UserError(f"{path.parent} holds drives of another {what}: give another --out, or --overwrite.")
     write_json(path, identity)

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import gymnasium
 
+from nacdrive.common.errors import UserError
 from nacdrive.common.optional import named_extras
 from nacdrive.common.paths import find_model
 from nacdrive.drivers import DRIVERS, SHIPPED
@@ -25,6 +26,8 @@ from nacdrive.rollout.eval_config import EvalConfig
 
 Who: TypeAlias = "str | Path | AnyPolicy | Driver | DriverLike"
 """A name or file that --model or --driver takes, a policy, or a driver of one's own."""
+OF_WORLDS = {"disturbance", "laps", "max_frames", "renderer", "repeat", "road", "rule", "start", "track"}
+"""Options that shape an environment, or its camera, while it is made."""
 World: TypeAlias = str | gymnasium.Env[Any, Any]
 """What --env takes, or an environment, which stays open."""
 
@@ -54,6 +57,8 @@ def load_drive(policy: Who, env: World, options: dict[str, Any]) -> tuple[Loaded
             # So that a class in a notebook or a function is known by its name too.
             ENVIRONMENTS.register(known, lambda: opened)
         env = opened.name
+        if ignored := sorted(OF_WORLDS & options.keys()):
+            raise UserError(f"{ignored[0]}: the environment is made already: make it so, or give its name.")
     options = {"expert": "none", **options}
     if not isinstance(policy, (str, Path)):
         driver = PolicyDriver(policy) if isinstance(policy, FramePolicy) else as_driver(policy)  # type: ignore[arg-type]

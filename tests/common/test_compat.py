@@ -49,7 +49,7 @@ def test_an_evaluation_without_a_rule_or_a_disturbance_of_today_was_the_usual_on
     usual = {"noise": CameraNoise().noise, "late": CameraNoise().late}
     then = compat.evaluation({"env": "carracing", "disturbance": {"noise": 0.2}}, LAP_RULES[0], usual)
     assert then == {"env": "carracing", "rule": LAP_RULES[0], "disturbance": {"noise": 0.2, "late": usual["late"]}}
-    assert compat.evaluation({"rule": "other"}, LAP_RULES[0], usual) == {"rule": "other"}
+    assert compat.evaluation({"rule": "other"}, LAP_RULES[0], usual) == {"env": "carracing", "rule": "other"}
 
 
 def test_a_row_with_the_old_names_alone_gets_the_present_ones() -> None:

@@ -149,6 +149,7 @@ def test_frames_that_are_lost_are_not_learnt_from_and_the_others_have_their_own_
     whole, _ = together(0.0, seed=3_500_001)
     some, _ = together(0.0, seed=3_500_001, disturbance=CameraNoise(dropped=0.5))
     assert 2 < len(some) < len(whole) and some.meta["ended"] == whole.meta["ended"]
+    assert some.episode_return == pytest.approx(whole.episode_return), "what a held action brings counts, too"
     kept = np.isin(whole.t_s, some.t_s)
     np.testing.assert_allclose(whole.t_s[kept], some.t_s)
     np.testing.assert_array_equal(whole.decoded()[kept], some.decoded())

@@ -194,7 +194,7 @@ def test_two_evaluations_are_not_mixed(model_file: Path, tmp_path: Path) -> None
     evaluate(spec, seeds(1), tmp_path, workers=0, films=False)
     for other, what in (
         (dataclasses.replace(spec, camera=CameraNoise(noise=0.1)), "another disturbance"),
-        (dataclasses.replace(spec, options={"renderer": "official"}), "another renderer"),
+        (dataclasses.replace(spec, options={"renderer": "official", "max_frames": 20}), "another renderer"),
         # Agreement is with who rode along.
         (dataclasses.replace(spec, expert="racing-line"), "another expert"),
     ):
@@ -300,7 +300,20 @@ def test_a_damaged_description_of_an_evaluation_is_one_sentence(text: str, tmp_p
     with pytest.raises(UserError, match="is damaged or another kind of file"):
         claim(tmp_path / "evaluation.json", {})
     (tmp_path / "evaluation.json").write_text('{"disturbance": 3}')
-    claim(tmp_path / "evaluation.json", {})
+    claim(tmp_path / "evaluation.json", {"env": "carracing", "disturbance": 3})
+
+
+@pytest.mark.parametrize(
+    ("before", "now"), [({}, {"max_frames": 40}), ({"max_frames": 40}, {}), ({"env": "udacity-track"}, {})]
+)
+def test_what_only_one_of_two_evaluations_was_asked_for_is_not_mixed(
+    before: dict[str, Any], now: dict[str, Any], tmp_path: Path
+) -> None:
+    same = {"env": "carracing", "file": "a", "sha256": "b"}
+    claim(tmp_path / "evaluation.json", same | before)
+    claim(tmp_path / "evaluation.json", same | before | {"file": "moved"})
+    with pytest.raises(UserError, match=f"another {next(iter(before | now))}: give another --out"):
+        claim(tmp_path / "evaluation.json", same | now)
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ def test_what_an_expert_scored_is_known_by_the_file_of_the_drive(tmp_path: Path)
     ],
 )
 def test_an_evaluations_folder_is_named_after_what_it_drives(options: dict[str, Any], name: str) -> None:
-    config = EvalConfig(model="nac_steady", **options)
+    config = EvalConfig(**options)
     assert config.folder == Path("runs") / name and EvalConfig(out=Path("x"), **options).folder == Path("x")
 
 
@@ -167,7 +167,7 @@ def test_what_is_driven_has_the_environments_usual_options() -> None:
     assert EvalConfig(env="udacity-track").driven(None).options["laps"] == 3
     assert EvalConfig(env="udacity-track", track="random:7").driven(None).options["laps"] == 1
     assert EvalConfig(env="udacity-track", speed=12.0).driven(None).speed_mph == 12
-    with pytest.raises(UserError, match="--speed is for a policy that steers alone"):
+    with pytest.raises(UserError, match="--speed is for a policy, and --driver"):
         EvalConfig(env="udacity-track", driver="geometric", speed=12.0)
-    with pytest.raises(UserError, match="--data is for a policy that steers alone"):
+    with pytest.raises(UserError, match="--data is for a policy, and --driver"):
         EvalConfig(env="udacity-track", driver="geometric", data=(Path("log"),))
