@@ -108,7 +108,7 @@ class DriveConfig(
         if self.driver is not None:
             check_expert(self.spec, self.driver, name="--driver")
         if self.allow_control and self.headless:
-            raise UserError("--allow-control needs the page: leave out --headless.")
+            raise UserError(f"{'--teach' if self.teach else '--allow-control'} needs the page: leave out --headless.")
         if self.corrections is not None and not self.allow_control:
             raise UserError("--corrections keeps what a person drives: add --allow-control.")
 

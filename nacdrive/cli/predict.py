@@ -32,8 +32,8 @@ class PredictConfig(
     """Wear and remaining life of bearings, digits in pictures, activities in recordings: a table and files.
 
     The data are, of the task pronostia, vibration files of one bearing (acc_00001.csv ... or 1.csv ...), or a folder of
-    such folders; of emnist a picture, a folder of pictures, or MNIST's files; of par a file in PAR's format, or its
-    folder.
+    such folders with names like Bearing1_1; of emnist a picture, a folder of pictures, or MNIST's files; of par a file
+    in PAR's format, or its folder.
     """
 
     lives_h: Annotated[tuple[float, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="HOURS")] = ()

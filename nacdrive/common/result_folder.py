@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -56,15 +56,18 @@ class _Held:
 _held: dict[Path, _Held] = {}
 
 
-def result_folder(path: Path, *, overwrite: bool = False, resume: bool = False) -> Path:
+def result_folder(path: Path, *, overwrite: bool = False, resume: bool = False, reads: Sequence[Path] = ()) -> Path:
     """Make ``path`` ready to hold a result; it is this process's until ``release_folders``.
 
     Raises:
         UserError: if the folder holds a result and neither is given, or both are; if it holds anything that nacdrive
-            did not make; if another process writes into it; if it is a place that is never overwritten.
+            did not make; if another process writes into it; if it is a place that is never overwritten, or would be
+            deleted while it is read from (``reads``).
     """
     if overwrite and resume:
         raise UserError("--overwrite and --resume contradict each other: give one of them.")
+    if overwrite and (inside := [one for one in reads if one.resolve().is_relative_to(path.resolve())]):
+        raise UserError(f"{inside[0]} is read here, and --overwrite would delete it: give another --out.")
     held = _hold(path)
     held.results = True
     try:

@@ -29,7 +29,7 @@ def latex(header: Sequence[str], rows: Iterable[Iterable[str]], below: str = "")
     return [
         rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
         r"\toprule",
-        " & ".join(header) + r" \\",
+        " & ".join(header).replace("_", r"\_") + r" \\",
         r"\midrule",
         *(" & ".join(cells).replace("_", r"\_").replace("%", r"\%").replace("±", r"$\pm$") + r" \\" for cells in rows),
         r"\bottomrule",

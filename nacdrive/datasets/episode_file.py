@@ -117,7 +117,8 @@ def from_parquet(data: bytes) -> Episode:
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
         header = read_header(file.schema_arrow.metadata)
-        table = file.read()
+        # Threads of Arrow's that still work when the process ends abort it.
+        table = file.read(use_threads=False)
         columns = {name: table.column(name).to_numpy() for name in COLUMNS}
         frames, sides = read_images(table, "frame"), [side for side in SIDES if side in table.column_names]
         side_frames = {side: read_images(table, side) for side in sides}

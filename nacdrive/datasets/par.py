@@ -81,7 +81,7 @@ def read_par(path: Path) -> list[ParRecording]:
     activity = index_of(table["activity"], ACTIVITIES)
     xyz = np.column_stack([table[axis].to_numpy() for axis in "xyz"])
     names = np.unique(sequence.astype(str))
-    whole = np.isfinite(xyz).all() and not table["ticks"].null_count
+    whole = len(names) and np.isfinite(xyz).all() and not table["ticks"].null_count
     if (tag < 0).any() or (activity < 0).any() or not whole or not all(map(RECORDING_NAME.fullmatch, names)):
         raise line_error(path, data)
     ticks = table["ticks"].to_numpy()

@@ -165,8 +165,10 @@ class Appender(AbstractContextManager["Appender"]):
         gap_s = float(np.median(np.diff(np.asarray(columns["t_s"], dtype=np.float64))))
         if not gap_s > 0:
             raise UserError("t_s does not increase: give the seconds since the episode began.")
+        if not (np.abs(given["steering"]) <= 1).all():
+            raise UserError("steering lies between -1 (full left) and 1 (full right): divide it by its most.")
         writer = RecordingWriter(self.folder, source=self.source, fps=1 / gap_s, expert=self.driver, resume=True)
-        with quoted("this is no episode: ", "; nothing was written.", ValueError):
+        with quoted("this is no episode: ", "; nothing was written.", ValueError, TypeError):
             episode = Episode(
                 frames=[row["frame"] for row in self._rows],
                 **given,
@@ -176,8 +178,9 @@ class Appender(AbstractContextManager["Appender"]):
                 episode_return=float(np.sum(given["reward"], dtype=np.float64)),
                 meta=meta,
             )
+            path = writer.add(episode)
         self._rows = []
-        return writer.add(episode)
+        return path
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None and self._rows:

@@ -144,7 +144,11 @@ def export_log(
     recording = Recording.open(folder, source=SOURCE)
     frames = unknown = 0
     # A damaged episode is found before the first row is written.
-    began = [began_of(recording.load(index), index) for index in range(len(recording))]
+    told = [began_of(recording.load(index)) for index in range(len(recording))]
+    hours = [FIRST_DAY.replace(tzinfo=None) + timedelta(hours=index) for index in range(len(told))]
+    began = [at or hour for at, hour in zip(told, hours, strict=True)]
+    # Images are named by the time: drives of one time would overwrite each other's.
+    began = began if len(set(began)) == len(began) else hours
     with closing(UdacityLogWriter(out, overwrite=overwrite)) as writer:
         for index in range(len(recording)):
             episode = recording.load(index)
@@ -157,10 +161,10 @@ def export_log(
     return Converted(len(recording), frames)
 
 
-def began_of(episode: Episode, index: int) -> datetime:
-    """When an episode began, as it says itself; an hour after the one before where it says nothing."""
+def began_of(episode: Episode) -> datetime | None:
+    """When an episode began, if it says so itself."""
     if (began := episode.meta.get("began")) is None:
-        return FIRST_DAY.replace(tzinfo=None) + timedelta(hours=index)
+        return None
     advice = "'began' in its meta is the time at which it began, such as 2026-11-29T12:00:00"
     with instead_of((TypeError, ValueError), f"episode {episode.seed} began at '{began}', which is no time: {advice}."):
         return datetime.fromisoformat(began)

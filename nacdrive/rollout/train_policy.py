@@ -71,7 +71,8 @@ def train_policy(
     if expert is not None and env is not None:
         check_kind(env, expert, new)
         check_pace(env, expert, new.repeat if first is None else first.repeat)
-    folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
+    reads = [*filter(None, [config.first]), *config.data, *config.lessons]
+    folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume, reads=reads)
     # Of lessons nothing is kept aside.
     data = {} if config.lessons else {", ".join(map(str, config.data)): fingerprint([*train, *valid])}
     check_resumable(folder, config, FREE_TO_CHANGE, data)

@@ -128,7 +128,7 @@ class CarRacing(Imitation):
         for k, (learn, keep) in enumerate(rotate(len(samples), min(5, len(samples)), seed)[:count]):
             train, valid = self.split([few[i] for i in learn], 0.15, seed)
             tests = truncate([samples[i] for i in keep], size.max_tests)
-            parts.append(Fold(f"episodes {k + 1} of 5", train, valid, {self.name: tests}))
+            parts.append(Fold(f"episodes {k + 1} of {min(5, len(samples))}", train, valid, {self.name: tests}))
         return parts
 
     def augment(self, batch: Batch, generator: torch.Generator) -> Batch:

@@ -122,7 +122,8 @@ class Imitation(DrivingTask):
         samples = [self.sample(path, episode, actions) for path, episode in episodes]
         shapes = {tuple(sample.fields["frames"].shape[1:]) for sample in samples}
         if len(shapes) > 1:
-            raise UserError(f"the pictures in {folders[0]} have different sizes ({sorted(shapes)}): record them anew.")
+            where = ", ".join(map(str, folders))
+            raise UserError(f"the pictures in {where} have different sizes ({sorted(shapes)}): record them anew.")
         return samples
 
     def refuse_unlike(self, recordings: Sequence[Recording]) -> None:

@@ -309,3 +309,13 @@ def test_a_lock_is_held_as_long_as_its_owner_lives(tmp_path: Path) -> None:
     assert (tmp_path / "r" / LOCK).exists()
     del two
     assert not (tmp_path / "r").exists()
+
+
+def test_what_a_command_reads_is_not_deleted_by_its_overwrite(tmp_path: Path) -> None:
+    out = result_folder(tmp_path / "r")
+    write_text(out / "policy.pt", "weights")
+    release_folders()
+    with pytest.raises(UserError, match=r"policy\.pt is read here, and --overwrite would delete it"):
+        result_folder(out, overwrite=True, reads=[out / "policy.pt"])
+    assert (out / "policy.pt").read_text() == "weights"
+    result_folder(out, resume=True, reads=[out / "policy.pt"])

@@ -27,6 +27,7 @@ def test_latex_escapes_what_ends_a_line_or_begins_a_formula() -> None:
     assert lines[5] == r"y\_z & 2 $\pm$ 3 \% \\"
     assert lines[-2:] == [r"\multicolumn{2}{l}{\footnotesize note}", r"\end{tabular}"]
     assert latex(HEADER, ROWS)[-2] == r"\bottomrule"
+    assert r"my\_task:Mine" in latex(["Model", "my_task:Mine"], ROWS)[2]
 
 
 def test_html_escapes_cells() -> None:

@@ -238,3 +238,15 @@ def test_arrays_that_are_no_episode_are_refused_in_a_sentence(tmp_path: Path, t_
     with pytest.raises(UserError, match=f"^this is no episode: .*{said}.*; nothing was written.$"):
         Recording.from_arrays(frames, t_s, folder=tmp_path / "recording", steering=steering)
     assert not list((tmp_path / "recording").rglob("*.parquet"))
+
+
+def test_frames_stay_where_their_episode_cannot_be_written(tmp_path: Path) -> None:
+    appender = Recording.append_to(tmp_path / "recording")
+    for i in range(3):
+        appender.append({"frame": np.zeros((8, 8, 3), np.uint8), "t_s": i / 10, "steering": 0.0})
+    for meta in ({"score": float("nan")}, {"note": np.zeros(3)}):
+        with pytest.raises(UserError, match=r"^this is no episode: "):
+            appender.end_episode(**meta)
+    assert len(Recording.open(appender.end_episode().parent).load(0)) == 3
+    with pytest.raises(UserError, match="steering lies between -1"):
+        Recording.from_arrays(np.zeros((2, 8, 8, 3), np.uint8), [0, 1], steering=[25.0, np.nan], folder=tmp_path / "b")

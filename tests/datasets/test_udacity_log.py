@@ -419,3 +419,11 @@ def test_a_beginning_that_is_no_time_is_refused_before_a_log_is_written(tmp_path
     with pytest.raises(UserError, match=f"episode 0 began at '{began}', which is no time"):
         export_log(folder, tmp_path / "log")
     assert not (tmp_path / "log").exists()
+
+
+def test_two_drives_of_one_time_do_not_overwrite_each_others_pictures(tmp_path: Path) -> None:
+    for _ in range(2):
+        drive_of_own(tmp_path / "recording", began="1970-01-01T00:00:00")
+    with pytest.warns(UserWarning, match="the speed is unknown"):
+        export_log(tmp_path / "recording", tmp_path / "log")
+    assert len(list((tmp_path / "log/IMG").iterdir())) == 24 and len(read_log(tmp_path / "log").drives()) == 2

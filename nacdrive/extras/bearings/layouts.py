@@ -73,7 +73,9 @@ class ClockWarning(OddDataWarning):
 def first_stamp(path: Path) -> float:
     """Seconds since midnight in the first row of a vibration file (hour, minute, second, microsecond, ...)."""
     with path.open("rb") as handle:
-        columns = fields(handle.readline())[:4]
+        rows = [fields(handle.readline())[:4] for _ in range(2)]
+    # The first line may be a header.
+    columns = rows[not is_number(rows[0][0])]
     if len(columns) < 4 or not all(is_number(field) for field in columns):
         raise UserError(f"{path} line 1 does not begin with hour, minute, second and microsecond: mend the file.")
     hour, minute, second, microsecond = map(float, columns)
@@ -134,8 +136,7 @@ def temperatures(paths: Sequence[Path], stamps: NDArray[np.float64]) -> NDArray[
     rows = np.concatenate([read_table(path, 5, cut=path == paths[-1]) for path in paths])
     times = rows[:, :3] @ (3600.0, 60.0, 1.0) + rows[:, 3] * TENTH_S
     times += DAY_S * np.cumsum(np.diff(times, prepend=times[:1]) < -DAY_S / 2)
-    if times[0] < stamps[0] - DAY_S / 2:
-        times += DAY_S
+    times -= DAY_S * np.round((times[0] - stamps[0]) / DAY_S)
     times = np.maximum.accumulate(times)
     return np.asarray(rows[np.maximum(np.searchsorted(times, stamps, side="right") - 1, 0), 4], np.float32)
 
@@ -296,7 +297,8 @@ def open_folder(layout: Layout, name: str, condition: str, paths: list[Path]) ->
     """A run-to-failure bearing from its vibration files."""
     read_file = partial(read_vibration, columns=layout.columns)
     samples = len(read_file(paths[0]))
-    if len(paths) > 1 and len(read_table(paths[-1], layout.columns, cut=True)) < samples:
+    is_begun = b"\n" in paths[-1].read_bytes()
+    if len(paths) > 1 and not (is_begun and len(read_table(paths[-1], layout.columns, cut=True)) >= samples):
         warnings.warn(f"{paths[-1]} was cut off: it is left out.", stacklevel=3)
         paths = paths[:-1]
     numbers = [file_number(layout.file_name, path) for path in paths]

@@ -136,7 +136,7 @@ def read_own(folder: Path) -> list[RunToFailure]:
 
 def is_published(folder: Path) -> bool:
     """Whether a folder or archive is one of the authors' features, to go by its name or its files."""
-    return "features" in folder.name or any(folder.glob("Bearing*_features*.csv"))
+    return (folder.is_file() and "features" in folder.name) or any(folder.rglob("Bearing*_features*.csv"))
 
 
 def read_published_features(path: Path) -> list[PublishedBearing]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import signal
 import sys
 import time
@@ -113,6 +114,7 @@ def run_cell(cell: Cell, on_step: OnStep = lambda update: None) -> Result:
     began, cpu_began = time.perf_counter(), time.process_time()
     try:
         result = {**identity(cell), "status": "done", **train_and_test(cell, on_step)}
+        json.dumps(result, allow_nan=False)
     except Exception as error:
         if is_disk_full(error):
             # That says nothing of the cell, and ends the run.
@@ -126,7 +128,9 @@ def run_cell(cell: Cell, on_step: OnStep = lambda update: None) -> Result:
 def identity(cell: Cell) -> Result:
     """What every result says of its cell."""
     names = {"key": cell.key, "task": cell.task, "model": cell.model, "fold": cell.fold, "repeat": cell.repeat}
-    made_up = [task for task, folder in cell.data_dirs.items() if is_synthetic(folder)]
+    # What was learnt from made-up data is made up wherever it is tested.
+    learnt = cell.task in cell.data_dirs and is_synthetic(cell.data_dirs[cell.task])
+    made_up = [task for task, folder in cell.data_dirs.items() if learnt or is_synthetic(folder)]
     return {**names, "asked": list(cell.tasks), "made_up": made_up}
 
 
@@ -182,7 +186,8 @@ def train_and_test(cell: Cell, on_step: OnStep) -> Result:
         task.save(network, model, model_meta(cell, fold, fitted, result))
     if cell.size.drive and task.closed_loop and model.exists():
         scores[cell.task] |= drive_tracks(cell.task, model, cell.size.drive, drives, cell.device)
-    checkpoint_path(cell.folder, 0).unlink(missing_ok=True)
+    for left in cell.folder.rglob(checkpoint_path(cell.folder, 0).name):
+        left.unlink()
     return result
 
 

@@ -51,7 +51,7 @@ class TableConfig(
     budget: BudgetName = "smoke"
     """smoke: minutes for everything, its numbers mean nothing; cpu: minutes per training; full: as the paper."""
     epochs: int = 0
-    """Most epochs; 0: as the budget says."""
+    """Most epochs, and never more than the task's own; 0: as the budget says."""
     learning_rates: tuple[Annotated[float, Interval(gt=0, le=1)], ...] = ()
     """Of each layer the one that is best on the validation part of the first fold and seed, and for the other folds
     and seeds the same; the task's own if not given."""

@@ -78,11 +78,11 @@ def busy(row: Result) -> float:
 
 def text(expected: Sequence[Cost], workers: int) -> str:
     """A table for people, and the sum."""
-    lines = [f"{'task':<14}{'model':<22}{'cells':>6}{'done':>6}{'core-hours':>12}{'MiB':>8}"]
+    lines = [f"{'task':<24}{'model':<22}{'cells':>6}{'done':>6}{'core-hours':>12}{'MiB':>8}"]
     for cost in expected:
         hours = "unknown" if cost.seconds is None else f"{cost.seconds / 3600:.2f}"
         memory = "-" if cost.peak_mib is None else f"{cost.peak_mib:.0f}"
-        lines.append(f"{cost.task:<14}{cost.model:<22}{cost.cells:>6}{cost.done:>6}{hours:>12}{memory:>8}")
+        lines.append(f"{cost.task:<24}{cost.model:<22}{cost.cells:>6}{cost.done:>6}{hours:>12}{memory:>8}")
     known = sum(cost.seconds or 0.0 for cost in expected) / 3600
     missing = sum(cost.cells - cost.done for cost in expected)
     hours = f"{known:.1f} core-hours, {known / workers:.1f} hours with {workers} workers"

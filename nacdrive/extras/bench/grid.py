@@ -126,7 +126,7 @@ def tasks_by_training(config: TableConfig) -> dict[str, list[str]]:
 
 def grid_of(config: TableConfig, groups: dict[str, list[str]], data_dirs: dict[str, Path]) -> Grid:
     """What ``config`` asks for."""
-    models = in_order(list(config.models) or names(ablations=True))
+    models = in_order(list(dict.fromkeys(config.models)) or names(ablations=True))
     cells, learnt = list[Cell](), {}
     for trained, tested in groups.items():
         wanted = tuple(dict.fromkeys([trained, *tested]))

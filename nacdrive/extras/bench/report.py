@@ -105,7 +105,8 @@ def read_results(places: Sequence[Path]) -> list[Result]:
         for row in read_cells(path):
             # A failed cell has no scores, and one whose process died has no record either.
             if row["status"] == "done":
-                merged[json.dumps([row["key"], settings_of(row)], sort_keys=True)] = row
+                key = json.dumps([row["key"], row["made_up"], settings_of(row)], sort_keys=True)
+                merged[key] = {**row, "place": path.parent}
     return list(merged.values())
 
 
@@ -317,14 +318,13 @@ def cost_figure(comparison: Comparison) -> Figure:
     return figure
 
 
-def curves_figure(section: Section, folders: Sequence[Path]) -> Figure | None:
+def curves_figure(section: Section) -> Figure | None:
     """Loss on the validation part by epoch, a line per model (mean over trainings); None where no log is at hand."""
     by_model: dict[str, list[list[float]]] = {}
     for row in section.rows:
-        for folder in folders:
-            rows = read_rows(cell_folder(folder, row["key"]) / "metrics.jsonl")
-            if losses := [line["valid_loss"] for line in rows if isinstance(line.get("valid_loss"), float)]:
-                by_model.setdefault(row["model"], []).append(losses)
+        rows = read_rows(cell_folder(row["place"], row["key"]) / "metrics.jsonl")
+        if losses := [line["valid_loss"] for line in rows if isinstance(line.get("valid_loss"), float)]:
+            by_model.setdefault(row["model"], []).append(losses)
     if not by_model:
         return None
     figure = Figure(figsize=(7, 4.5), layout="constrained")
@@ -355,7 +355,7 @@ def write_report(places: Sequence[Path], out: Path, command: str) -> list[Compar
         section = comparison.section
         drawn = {f"cost-{k}.svg": cost_figure(comparison)}
         first = not any(other.section is section for other in comparisons[:k])
-        if first and (curves := curves_figure(section, [place for place in places if place.is_dir()])) is not None:
+        if first and (curves := curves_figure(section)) is not None:
             drawn[f"curves-{k}.svg"] = curves
         for name, figure in drawn.items():
             save(figure, out / name)

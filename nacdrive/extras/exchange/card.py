@@ -86,7 +86,7 @@ def write_card(folder: Path, *, license: str | None = None, overwrite: bool = Fa
     """Write ``README.md`` into a recording; a card of ours that nobody edited is replaced. The card, and the licence
     that it names.
     """
-    path = folder / manifest.CARD
+    path, (about, listed) = folder / manifest.CARD, manifest.read_manifest(folder)
     if license is not None:
         manifest.check_license(license)
     if path.exists() and not overwrite and not manifest.is_own_card(path):
@@ -94,7 +94,6 @@ def write_card(folder: Path, *, license: str | None = None, overwrite: bool = Fa
     recording = Recording.open(folder)
     text = card_text(recording, license or recording.meta.get("license"))
     if license is not None and recording.meta.get("license") != license:
-        about, listed = manifest.read_manifest(folder)
         manifest.write_manifest(folder, {**about, "license": license}, listed)
     write_text(path, manifest.sign_card(text))
     return path, license or recording.meta.get("license")

@@ -154,7 +154,9 @@ def fill(file: str, **values: object) -> str:
 
 def named(text: str, name: str) -> str:
     """``text`` with the names that it shows to others made the policy's own."""
-    return re.sub(r"\bpolicy_(?=[a-z])", f"{name}_", text).replace("POLICY_", f"{name.upper()}_")
+    # Names alone, and no file that is called like one.
+    text = re.sub(r"\bpolicy_(?=(?:state|action|reset|step|labels|try)\b(?![-.]))", f"{name}_", text)
+    return re.sub(r"\bPOLICY_(?=[A-Z_]+\b(?![-.]))", f"{name.upper()}_", text)
 
 
 def number(value: float) -> str:

@@ -230,5 +230,5 @@ def command(case: Case, drive: Drive) -> str:
     words += ["--env", whole.env, "--expert", "none", "--seed", str(case.seed), "--episodes", "1"]
     for name, value in given.items():
         values = value if isinstance(value, tuple) else (value,)
-        words += [flag(name), *(format(one, "g") if isinstance(one, float) else str(one) for one in values)]
+        words += [flag(name), *map(str, values)]
     return shlex.join(words)

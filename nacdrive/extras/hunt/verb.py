@@ -59,11 +59,12 @@ def run(config: HuntConfig) -> dict[str, Any]:
         from nacdrive.extras.hunt.correct import correct, learnable, training_of
 
         training = training_of(config, here, config.folder)
-    knobs = knobs_of(spec, drive, config.areas)
+    knobs = [knob for knob in knobs_of(spec, drive, config.areas) if knob.option != "speed" or config.speed is None]
     areas = tuple(area for area in config.areas if area == "seeds" or any(knob.area == area for knob in knobs))
     if not areas:
         raise UserError(f"nothing of {', '.join(config.areas)} is left to search on {spec.name}: give other --areas.")
-    folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
+    reads = [*filter(None, [drive.model]), *config.data]
+    folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume, reads=reads)
     check_resumable(folder, config, FREE_TO_CHANGE)
     claim(folder / "drive.json", identify(drive))
     results = hunt_results(folder / RESULTS)

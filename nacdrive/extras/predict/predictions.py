@@ -73,7 +73,9 @@ def read_picture(path: Path) -> NDArray[np.uint8]:
     try:
         strict = warnings.catch_warnings(action="error", category=Image.DecompressionBombWarning)
         with strict, Image.open(path) as image:
-            grey = np.asarray(image.convert("L").resize((28, 28), Image.Resampling.BILINEAR), np.uint8)
+            paper = Image.new("RGBA", image.size, "white")
+            flat = Image.alpha_composite(paper, image.convert("RGBA")) if image.has_transparency_data else image
+            grey = np.asarray(flat.convert("L").resize((28, 28), Image.Resampling.BILINEAR), np.uint8)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise UserError(f"{path} has too many pixels to be decoded ({error}): make it smaller.") from error
     except (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error) as error:

@@ -54,5 +54,5 @@ NUMBER_FORMATS = {
 
 def number_format_of(name: str) -> NumberFormat:
     """The culture called ``name``."""
-    check_known("culture", name, NUMBER_FORMATS)
+    check_known("--locale", name, NUMBER_FORMATS)
     return NUMBER_FORMATS[name]

@@ -356,7 +356,7 @@ def teach_card(config: Any, loaded: LoadedDrive) -> TeachCard | None:
         out=folder / TRAINING,
     )  # fmt: skip
     teaching = Teaching(folder, config.corrections or config.corrections_of(driver.name), training)
-    if not (config.teach or config.corrections):
+    if not (config.teach or config.corrections or config.resume):
         # Those of earlier drives nobody has asked to learn.
         teaching.undone = [path.name for path in teaching.pending]
     return TeachCard(

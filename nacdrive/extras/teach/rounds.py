@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import MISFITS, UserError, named, quoted
 from nacdrive.common.files import atomic_path, result_folder, write_json
 from nacdrive.common.foreign_json import read_object
 from nacdrive.common.result_folder import RESULT_MARKER, note_own
@@ -88,15 +89,19 @@ class Teaching:
 
     def open(self, *, overwrite: bool, resume: bool) -> None:
         """Make the folder this process's, and go on with what is in it; ``UserError`` if it is something else."""
-        result_folder(self.folder, overwrite=overwrite, resume=resume)
+        assert self.training.first is not None
+        reads = (self.training.first, *self.training.data)
+        result_folder(self.folder, overwrite=overwrite, resume=resume, reads=reads)
         note_own(self.training.folder / RESULT_MARKER)
         if (path := self.folder / TEACHING).exists():
             stored = read_object(path)
             if stored.get("first") != str(self.training.first):
                 raise UserError(f"{self.folder} is a teaching of {stored.get('first')}: give another --out.")
             lists = ("corrections", "agreement", "old")
-            self.rounds = [Round(**{**one, **{name: tuple(one[name]) for name in lists}}) for one in stored["rounds"]]
-            self.undone, self.begun = [*stored["undone"], *self.undone], stored["begun"]
+            with quoted(f"{path} is damaged (", "): give another --out.", *MISFITS, say=named):
+                rounds = [{**one, **{name: tuple(one[name]) for name in lists}} for one in stored["rounds"]]
+                self.rounds = [Round(**one) for one in rounds]
+                self.undone, self.begun = [*stored["undone"], *self.undone], int(stored["begun"])
             self.save()
         self.clear_unfinished()
 
@@ -145,9 +150,10 @@ class Teaching:
         """The command that trains the same policy."""
         config = replace(self.training, lessons=tuple(self.folder / one.lesson for one in self.rounds))
         balance = "" if config.class_weights is None else f" --class-weights {config.class_weights:g}"
-        data, lessons = (" ".join(map(str, paths)) for paths in (config.data, config.lessons))
+        read = ([config.first], config.data, config.lessons)
+        first, data, lessons = (shlex.join(map(str, paths)) for paths in read)
         return (
-            f"nacdrive train --task {config.task} --model {config.model} --first {config.first} --data {data} "
+            f"nacdrive train --task {config.task} --model {config.model} --first {first} --data {data} "
             f"--lessons {lessons} --lesson-frames {config.lesson_frames} --epochs {config.epochs} "
             f"--batch-size {config.batch_size} --learning-rate {config.learning_rate:g} --schedule {config.schedule} "
             f"--average {config.average:g} --seed {config.seed} --window {config.window} --soft {config.soft:g}"

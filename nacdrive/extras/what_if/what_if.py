@@ -185,10 +185,11 @@ class WhatIf:
         if self.simulation is None:
             raise UserError("this world cannot be driven once more.")
         expert = self.simulation.load_expert() if self.simulation.load_expert is not None else None
-        if who == "expert" and expert is None:
-            raise UserError("no expert knows this track.")
-        driver = expert if who == "expert" else Rerun(moment.past)
-        assert driver is not None
+        driver = expert if who == "expert" else Rerun(moment.past) if moment.past else None
+        if driver is None:
+            raise UserError(
+                "no expert knows this track." if who == "expert" else "nothing was driven before this moment."
+            )
         points: list[dict[str, Any]] = []
         with closing(self.simulation.make_env(moment.seed)) as env:
             for tick in rollout(env, driver, moment.seed):

@@ -136,3 +136,15 @@ def test_a_row_of_results_is_whole_or_says_what_it_lacks(
     path = tmp_path / "results.jsonl"
     path.write_text(json.dumps(done("gru", 90.0)) + "\n")
     assert [row["key"] for row in read_cells(path)] == ["emnist/gru/0"]
+
+
+def test_what_was_learnt_from_made_up_data_is_made_up_wherever_it_is_tested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cell_module, "is_synthetic", lambda folder: folder.name == "made-up")
+    real, made_up = tmp_path / "real", tmp_path / "made-up"
+    cells = [
+        cell_of(data_dirs={"emnist": emnist, "other": other}) for emnist in (real, made_up) for other in (real, made_up)
+    ]
+    made = [cell_module.identity(cell)["made_up"] for cell in cells]
+    assert made == [[], ["other"], ["emnist", "other"], ["emnist", "other"]]

@@ -14,7 +14,7 @@ from nacdrive.common.paths import shipped
 from nacdrive.datasets.recording import Recording
 from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.envs.registry import env_spec
-from nacdrive.extras.export.c_source import array, export_c, identifier, write_frames
+from nacdrive.extras.export.c_source import array, export_c, identifier, named, write_frames
 from nacdrive.extras.export.network_description import NACStep, describe, without_idle_neurons
 from nacdrive.models import Policy, PolicyConfig, load_policy, save_policy
 from nacdrive.rollout.rollout import rollout
@@ -160,6 +160,12 @@ def test_weights_that_are_not_finite_are_refused() -> None:
 )
 def test_names_become_names_of_c(given: str, made: str) -> None:
     assert identifier(given) == made
+
+
+def test_a_file_that_is_called_like_a_name_of_c_keeps_its_own() -> None:
+    text = '#include "policy_step.h"\nvoid policy_step(policy_state *state); /* POLICY_WINDOW of policy_step-2.c */'
+    made = '#include "policy_step.h"\nvoid mine_step(mine_state *state); /* MINE_WINDOW of policy_step-2.c */'
+    assert named(text, "mine") == made
 
 
 def test_numbers_are_written_so_that_they_read_back_as_themselves() -> None:

@@ -22,3 +22,10 @@ def test_all_four_edges_say_whether_the_paper_is_bright(side: str, tmp_path: Pat
     grey[rows[side]] = 140
     Image.fromarray(grey).save(tmp_path / "bright.png")
     np.testing.assert_array_equal(read_picture(tmp_path / "bright.png"), 255 - grey)
+
+
+def test_black_ink_on_nothing_is_black_ink_on_paper(tmp_path: Path) -> None:
+    stroke = np.zeros((28, 28), np.uint8)
+    stroke[4:24, 12:15] = 255
+    Image.fromarray(np.dstack([np.zeros((28, 28, 3), np.uint8), stroke])).save(tmp_path / "transparent.png")
+    np.testing.assert_array_equal(read_picture(tmp_path / "transparent.png"), stroke)

@@ -143,7 +143,7 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert dispatch(["sim", "udacity", "--seconds", "0.5", "--port", "1", "--plain"]) == 0
     printed = capsys.readouterr().out
     assert "waits for a driver on 127.0.0.1:1" in printed and "0.00 laps" in printed
-    with pytest.raises(UserError, match="culture"):
+    with pytest.raises(UserError, match="unknown --locale"):
         dispatch(["sim", "udacity", "--locale", "xx-YY", "--plain"])
 
 

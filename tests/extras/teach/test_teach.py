@@ -206,6 +206,12 @@ def test_a_teaching_goes_on_where_a_killed_one_stopped(teaching: Teaching, train
     assert not later.model.exists() and later.pending == (two,)
     stored = json.loads((teaching.folder / "teaching.json").read_text())
     assert stored["undone"] == [one.name]
+    (teaching.folder / "teaching.json").write_text(json.dumps({"first": str(training.first)}))
+    with pytest.raises(UserError, match=r"teaching\.json is damaged \(KeyError.*give another --out"):
+        later.open(overwrite=False, resume=True)
+    own = replace(training, first=later.model)
+    with pytest.raises(UserError, match="is read here, and --overwrite would delete it"):
+        Teaching(teaching.folder, teaching.recording, own).open(overwrite=True, resume=False)
     with pytest.raises(UserError, match="is a teaching of"):
         other = replace(training, first=Path("other.pt"))
         Teaching(teaching.folder, teaching.recording, other).open(overwrite=False, resume=True)
@@ -380,7 +386,7 @@ def test_steering_by_taps_is_learnt_as_its_mean() -> None:
     [
         ({"data": (Path("laps"),)}, "--data of a drive are for teaching: add --teach"),
         ({"resume": True, "out": Path("x")}, "--out and --resume of a drive"),
-        ({"teach": True, "headless": True}, "--allow-control needs the page"),
+        ({"teach": True, "headless": True}, "--teach needs the page"),
         ({"corrections": Path("mine")}, "--corrections keeps what a person drives: add --allow-control"),
     ],
 )
