@@ -66,10 +66,9 @@ def places(first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]
     (a, b, c), (d, e, f), (g, h, i) = homography()
     rows, columns = np.mgrid[first:last, 0:WIDTH].astype(np.float64)
     depth = g * columns + h * rows + i
-    across = np.floor((a * columns + b * rows + c) / depth * STEPS + 0.5)
-    down = np.floor((d * columns + e * rows + f) / depth * STEPS + 0.5)
-    inside = np.clip(across, 0, (WIDTH - 1) * STEPS), np.clip(down, 0, (HEIGHT - 1) * STEPS)
-    return inside[0].astype(np.int64), inside[1].astype(np.int64)
+    across = np.floor((a * columns + b * rows + c) / depth * STEPS + 0.5).clip(0, (WIDTH - 1) * STEPS)
+    down = np.floor((d * columns + e * rows + f) / depth * STEPS + 0.5).clip(0, (HEIGHT - 1) * STEPS)
+    return across.astype(np.int64), down.astype(np.int64)
 
 
 @lru_cache(maxsize=4)

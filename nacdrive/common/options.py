@@ -83,10 +83,9 @@ def type_hints(owner: Any) -> dict[str, Any]:
 
 def limits(kind: Any) -> Interval | None:
     """The limits that stand beside a type, also where it may be None or there are several values."""
-    if get_origin(kind) is Annotated:
-        bounds = next((one for one in kind.__metadata__ if isinstance(one, Interval)), None)
-        if bounds is not None:
-            return bounds
+    # What is said beside a type is among its arguments.
+    if isinstance(kind, Interval):
+        return kind
     return next(filter(None, map(limits, get_args(kind))), None)
 
 

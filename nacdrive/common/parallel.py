@@ -568,13 +568,10 @@ class Actors:
                     raise _death(value)
                 if kind != "message":
                     answers[worker] = kind, value
-        values = []
-        for worker in self._workers:
-            kind, value = answers[worker]
-            if kind == "error":
-                raise _unpacked(value)
-            values.append(value)
-        return values
+        ordered = [answers[worker] for worker in self._workers]
+        for error in (value for kind, value in ordered if kind == "error"):
+            raise _unpacked(error)
+        return [value for _, value in ordered]
 
     def close(self) -> None:
         """End all actors at once, in the middle of a job too."""

@@ -160,11 +160,7 @@ def split(data: bytes) -> tuple[dict[str, Any], bytes]:
 
 def in_order(content: Mapping[str, Any]) -> dict[str, Any]:
     """``content`` with its names and those of its tensors sorted: safetensors keeps no order of its own."""
-    tensors = content.get(TENSORS, {})
-    return {
-        **{key: content[key] for key in sorted(content)},
-        TENSORS: {name: tensors[name] for name in sorted(tensors)},
-    }
+    return {**dict(sorted(content.items())), TENSORS: dict(sorted(content.get(TENSORS, {}).items()))}
 
 
 def json_object(content: Mapping[str, Any], key: str) -> dict[str, Any]:

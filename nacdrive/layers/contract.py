@@ -62,11 +62,8 @@ def check_shapes(layer: SequenceLayer, name: str) -> None:
             one, _ = layer.step(x[:, 0], torch.zeros(1), layer.init_state(1))
         finally:
             layer.train(was_training)
-    for what, given, wanted in (
-        ("forward", tuple(whole.shape), (1, 3, layer.d_model)),
-        ("step", tuple(one.shape), (1, layer.d_model)),
-    ):
-        if given != wanted:
+    for what, y, wanted in (("forward", whole, (1, 3, layer.d_model)), ("step", one, (1, layer.d_model))):
+        if (given := tuple(y.shape)) != wanted:
             raise UserError(f"{name} breaks the law 'shape': {what} gives {given} where {wanted} is due; {hint}.")
 
 
@@ -145,8 +142,7 @@ def padding(make: Make) -> None:
         same(layer(x, t, behind)[:, :8], layer(x[:, :8], t[:, :8]), "padding behind changes nothing")
         mixed = torch.zeros(B, T, dtype=torch.bool)
         mixed[0, 7:] = True
-        mixed[1, :2] = True
-        mixed[1, 6] = True
+        mixed[1, [0, 1, 6]] = True
         other, late = torch.where(mixed.unsqueeze(-1), 9.0, x), torch.where(mixed, t + 3.0, t)
         same(layer(x, t, mixed)[~mixed], layer(other, late, mixed)[~mixed], "padding holds nothing that matters")
     layer, valid = make(50), torch.tensor([1, 2, 3, 6, 7, 10])

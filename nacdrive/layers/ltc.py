@@ -120,18 +120,15 @@ class _Currents(torch.autograd.Function):
         grad_v, grad_sigma = torch.empty_like(v), torch.zeros_like(sigma)
         grad_shift, grad_weight = torch.zeros_like(shift), torch.zeros_like(weight)
         back = weight.transpose(1, 2).contiguous()
-        start = 0
-        for part in _chunks(v, sigma):
-            rows = slice(start, start + len(part))
-            start += len(part)
-            g = grad[rows].permute(2, 0, 1).contiguous()
+        for part, grad_y, grad_part in zip(*(_chunks(x, sigma) for x in (v, grad, grad_v)), strict=True):
+            g = grad_y.permute(2, 0, 1).contiguous()
             opened = _open(part, sigma, shift)
             grad_weight += torch.bmm(opened.transpose(1, 2), g)
             grad_z = torch.ops.aten.sigmoid_backward(torch.bmm(g, back), opened)
             grad_shift += grad_z.sum(dim=1)
             torch.mul(grad_z, part, out=opened)
             grad_sigma += opened.sum(dim=1)
-            grad_v[rows] = grad_z.mul_(sigma.unsqueeze(1)).sum(dim=0)
+            grad_part.copy_(grad_z.mul_(sigma.unsqueeze(1)).sum(dim=0))
         return grad_v, grad_sigma, grad_shift, grad_weight
 
 

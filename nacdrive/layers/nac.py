@@ -125,10 +125,8 @@ def circuit_json(wiring: Wiring, motors: list[str]) -> dict[str, Any]:
     index, polarity]``; ``motors`` names the motor neurons.
     """
     place = {int(n): (g, i) for g in GROUPS for i, n in enumerate(wiring.neurons(g))}
-    edges: list[list[Any]] = []
-    for source, target in np.argwhere(wiring.sensory_adjacency != 0):
-        edges.append(["sensory", int(source), *place[int(target)], int(wiring.sensory_adjacency[source, target])])
-    for source, target in np.argwhere(wiring.adjacency != 0):
-        edges.append([*place[int(source)], *place[int(target)], int(wiring.adjacency[source, target])])
+    sensory, inner = wiring.sensory_adjacency, wiring.adjacency
+    edges: list[list[Any]] = [["sensory", i, *place[j], int(sensory[i, j])] for i, j in np.argwhere(sensory).tolist()]
+    edges += [[*place[i], *place[j], int(inner[i, j])] for i, j in np.argwhere(inner).tolist()]
     sizes = {group: len(wiring.neurons(group)) for group in GROUPS}
     return {"groups": {"sensory": wiring.inputs, **sizes}, "motors": motors, "edges": edges}

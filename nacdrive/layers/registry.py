@@ -34,21 +34,17 @@ CLASSES = {
     "block": {"stack": "Stack"},
 }  # fmt: skip
 """Module -> name of a layer -> its class, without ``Layer`` at the end."""
-FILES = {
+# Options that a name stands for.
+OPTIONS: dict[str, dict[str, Any]] = {**VARIANTS, **PRESETS}
+FILES = dict.fromkeys(OPTIONS, "nacdrive.layers.nac:NACLayer") | {
     name: f"nacdrive.layers.{module}:{kind}Layer" for module, kinds in CLASSES.items() for name, kind in kinds.items()
 }
+LAYERS: Registry[Factory] = Registry("model", "nacdrive.layers", FILES)
+OPTIONS["nac-key-plain"] = {"plain": True}
 BENCH_ONLY = (*ABLATIONS, "nac-key-plain")
 LAG = "-lag"
 """At the end of a layer's name: that layer with what ``nac-lag`` has beside its circuit, in a ``stack``."""
 LAG_OPTIONS: dict[str, Any] = {"depth": 1, "expansion": 0.0, "time_features": 16}
-# Options that a name stands for.
-OPTIONS: dict[str, dict[str, Any]] = {**VARIANTS, **PRESETS}
-LAYERS: Registry[Factory] = Registry(
-    "model",
-    "nacdrive.layers",
-    {**dict.fromkeys(OPTIONS, "nacdrive.layers.nac:NACLayer"), **FILES},
-)
-OPTIONS["nac-key-plain"] = {"plain": True}
 # The baselines of the paper's Table 1, in its order.
 BASELINES = (
     "rnn", "lstm", "gru", "ct-rnn", "gru-ode", "phased-lstm", "mmrnn", "ltc", "cfc", "deepstate", "s4", "attention",
@@ -82,8 +78,7 @@ def row_note(name: str) -> str | None:
             "pairs, so that attention is uniform over the Top-K keys but for the time gate; every row of Table 1 named "
             "NAC but NAC-FC was made so (docs/nac.md)."
         )
-    base = of_lag(name)
-    if base is None:
+    if (base := of_lag(name)) is None:
         return None
     sense = build(base, 16, 4, 2).time_sense
     lags = {"none": "cannot take lags", "gaps": "feels gaps itself", "clock": "feels times itself"}

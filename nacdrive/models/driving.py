@@ -118,9 +118,8 @@ class DrivingNetwork(nn.Module):
         options = {"gap_s": config.gap_s, **config.options}
         sizes = config.d_model, config.num_heads, config.window
         self.sequence = build(config.model, *sizes, in_features=self.features_width, **options)
-        self.head = nn.Sequential(
-            nn.Linear(config.d_model, config.dense), activation(), nn.Linear(config.dense, config.outputs)
-        )
+        dense, answer = nn.Linear(config.d_model, config.dense), nn.Linear(config.dense, config.outputs)
+        self.head = nn.Sequential(dense, activation(), answer)
 
     def class_scores(self, outputs: Tensor) -> Tensor:
         """Scores [..., choices] between which a decision was made: those of the actions, or of right and left."""

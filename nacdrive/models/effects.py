@@ -199,9 +199,8 @@ def hundredths(value: float) -> str:
 
 def degrees(values: NDArray[np.float64]) -> str:
     """Wheel and, where there is one, pedal in words."""
-    words = [signed(float(values[0]), "left", "right", "straight on")]
-    words += [signed(float(pedal), "brake", "gas", "no pedal") for pedal in values[1:]]
-    return ", ".join(words)
+    words = (("left", "right", "straight on"), ("brake", "gas", "no pedal"))
+    return ", ".join(signed(float(value), *sides) for value, sides in zip(values, words, strict=False))
 
 
 def signed(value: float, below: str, above: str, neither: str) -> str:
@@ -212,8 +211,7 @@ def signed(value: float, below: str, above: str, neither: str) -> str:
 def softmax(scores: NDArray[Any]) -> NDArray[Any]:
     """Along the last axis."""
     raised = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    shares: NDArray[Any] = raised / raised.sum(axis=-1, keepdims=True)
-    return shares
+    return np.asarray(raised / raised.sum(axis=-1, keepdims=True))
 
 
 class LastDecision(NamedTuple):

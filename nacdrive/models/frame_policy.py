@@ -66,8 +66,7 @@ class FramePolicy:
         if batch and len(frames) != 1:
             raise ValueError(f"{self.name} remembers one episode at a time, and these are frames of {len(frames)}")
         action = self.act(frames[0] if batch else frames)
-        pedal = action.throttle - action.brake
-        chosen: Any = (
-            np.int64(action.choice) if action.choice is not None else np.array([action.steering, pedal], np.float32)
-        )
+        chosen: Any = np.array([action.steering, action.throttle - action.brake], np.float32)
+        if action.choice is not None:
+            chosen = np.int64(action.choice)
         return (chosen[None] if batch else chosen), state

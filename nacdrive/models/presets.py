@@ -16,9 +16,8 @@ from typing import Any
 
 from nacdrive.common.options import Options
 
-KEY: dict[str, Any] = {"time_features": 0, "topk": 8}
 LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
-    f"nac-{mode}": ("nac-key", {"mode": mode, **KEY}) for mode in ("exact", "euler", "steady")
+    f"nac-{mode}": ("nac-key", {"mode": mode, "time_features": 0, "topk": 8}) for mode in ("exact", "euler", "steady")
 }
 """Names that stand for another layer where something drives: that layer and its options."""
 SIZES: dict[str, Any] = {"projection": 64, "d_model": 64, "num_heads": 4}

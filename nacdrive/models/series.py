@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -75,15 +76,13 @@ class SeriesNetwork(nn.Module):
         self.register_buffer("mean", torch.tensor(config.mean))
         self.register_buffer("std", torch.tensor(config.std))
         widths = [config.channels_in, *config.channels]
-        sizes = zip(widths, widths[1:], config.kernels, config.strides, strict=False)
-        self.convolutions = nn.ModuleList(nn.Conv1d(a, b, kernel, stride) for a, b, kernel, stride in sizes)
+        layers = zip(widths, widths[1:], config.kernels, config.strides, strict=False)
+        self.convolutions = nn.ModuleList(nn.Conv1d(*layer) for layer in layers)
         options = config.options if config.gap_s is None else {"gap_s": config.gap_s, **config.options}
-        self.sequence = build(
-            config.model, config.d_model, config.num_heads, config.window, in_features=widths[-1], **options
-        )
-        dense: list[nn.Module] = []
-        for a, b in zip([config.d_model, *config.dense], [*config.dense, config.outputs], strict=True):
-            dense += [nn.Linear(a, b), nn.ReLU()]
+        size = config.d_model, config.num_heads, config.window
+        self.sequence = build(config.model, *size, in_features=widths[-1], **options)
+        joints = pairwise([config.d_model, *config.dense, config.outputs])
+        dense = [part for a, b in joints for part in (nn.Linear(a, b), nn.ReLU())]
         self.head = nn.Sequential(*dense[:-1])
 
     def forward(self, x: Tensor, t: Tensor, padding: Tensor) -> Tensor:

@@ -327,10 +327,8 @@ def make_optimizer(network: nn.Module, config: FitConfig) -> torch.optim.Optimiz
             groups.append({"params": [parameter], "weight_decay": own["weight_decay"], "factor": factor})
         else:
             groups[parameter.ndim <= 1]["params"].append(parameter)
-    kinds: dict[str, type[torch.optim.Optimizer]] = {
-        "adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "rmsprop": torch.optim.RMSprop,
-    }  # fmt: skip
-    return kinds[config.optimizer](groups, lr=config.learning_rate)  # type: ignore[call-arg]
+    kinds = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "rmsprop": torch.optim.RMSprop}
+    return kinds[config.optimizer](groups, lr=config.learning_rate)
 
 
 def layer_optimizer_options(network: nn.Module) -> dict[str, dict[str, float]]:

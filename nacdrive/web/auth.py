@@ -51,8 +51,7 @@ class AccessControl:
         cookie = f"nacdrive_viewer_{urlsplit(self.address).port}"
         if request.cookies.get(cookie) in self._sessions:
             return None
-        session = self._trade(request.args.get("token", ""))
-        if session is None:
+        if (session := self._trade(request.args.get("token", ""))) is None:
             abort(403, "Open the address with the one-time token that nacdrive printed.")
         answer = redirect("/")
         # Strict would keep it from the redirect of a link that stands on another site.

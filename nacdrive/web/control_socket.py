@@ -83,8 +83,7 @@ def handle_command(
             control.set_keys(who, keys, axes)
         case dict() if len(command) == 1 and command.keys() <= commands.keys():
             ((name, value),) = command.items()
-            act = commands[name](value)
-            if act is None:
+            if (act := commands[name](value)) is None:
                 return False
             if allowance is None or allowance.take(1.0):
                 act()

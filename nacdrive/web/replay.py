@@ -46,8 +46,9 @@ def add_replay(app: Flask, cache: EpisodeCache, cards: Sequence[Card]) -> None:
 
     @app.get("/replay/runs")
     def runs() -> dict[str, Any]:
-        about = [{card.name: card.describe(run) for card in cards} for run in range(len(cache.runs))]
-        listing = [{**run, "cards": described} for run, described in zip(cache.listing(), about, strict=True)]
+        listing = [
+            {**run, "cards": {card.name: card.describe(i) for card in cards}} for i, run in enumerate(cache.listing())
+        ]
         return {"columns": COLUMNS, "runs": listing}
 
     @app.get("/replay/<int:run>/<int:episode>/rows")
@@ -78,15 +79,13 @@ def add_replay(app: Flask, cache: EpisodeCache, cards: Sequence[Card]) -> None:
 
     @app.get("/replay/<int:run>/<int:episode>/video.mp4")
     def mp4(run: int, episode: int) -> Response:
-        seen = ticks(run, episode)
-        name = f"{cache.runs[run].name}-track{cache.runs[run].labels[episode].seed}.mp4".replace("/", "-")
+        seen, source = ticks(run, episode), cache.runs[run]
+        name = f"{source.name}-track{source.labels[episode].seed}.mp4".replace("/", "-")
         with tempfile.TemporaryDirectory() as folder:
-            source = cache.runs[run]
-            film(seen, Path(folder) / "drive.mp4", source.name, source.caption(episode), source.choices)
+            target = Path(folder) / "drive.mp4"
+            film(seen, target, source.name, source.caption(episode), source.choices)
             # The open file outlives its folder until it is sent.
-            return send_file(
-                (Path(folder) / "drive.mp4").open("rb"), "video/mp4", as_attachment=True, download_name=name
-            )
+            return send_file(target.open("rb"), "video/mp4", as_attachment=True, download_name=name)
 
 
 def film(ticks: Sequence[Tick], target: Path, title: str, caption: str = "", actions: Sequence[str] = ()) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -35,11 +36,9 @@ class NatureNet(nn.Module):
         with torch.no_grad():
             seen = self.vision(torch.zeros(1, *view.shape)).shape[1]
         self.vision.extend([nn.Linear(seen, features), nn.ReLU()])
-        layers: list[nn.Module] = []
-        for before, after in zip((features, *hidden), hidden, strict=False):
-            layers += [nn.Linear(before, after), ACTIVATIONS[activation]()]
-        self.hidden = nn.Sequential(*layers)
-        self.head = nn.Linear(hidden[-1] if hidden else features, outputs)
+        widths, kind = (features, *hidden), ACTIVATIONS[activation]
+        self.hidden = nn.Sequential(*(part for a, b in pairwise(widths) for part in (nn.Linear(a, b), kind())))
+        self.head = nn.Linear(widths[-1], outputs)
 
     def forward(self, stacks: Tensor) -> Tensor:
         """Uint8 [N, *view.shape] -> float32 [N, outputs]."""
