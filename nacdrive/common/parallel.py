@@ -569,8 +569,8 @@ class Actors:
                 if kind != "message":
                     answers[worker] = kind, value
         ordered = [answers[worker] for worker in self._workers]
-        for error in (value for kind, value in ordered if kind == "error"):
-            raise _unpacked(error)
+        if errors := [value for kind, value in ordered if kind == "error"]:
+            raise _unpacked(errors[0])
         return [value for _, value in ordered]
 
     def close(self) -> None:

@@ -328,7 +328,8 @@ def make_optimizer(network: nn.Module, config: FitConfig) -> torch.optim.Optimiz
         else:
             groups[parameter.ndim <= 1]["params"].append(parameter)
     kinds = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "rmsprop": torch.optim.RMSprop}
-    return kinds[config.optimizer](groups, lr=config.learning_rate)
+    optimizer: torch.optim.Optimizer = kinds[config.optimizer](groups, lr=config.learning_rate)
+    return optimizer
 
 
 def layer_optimizer_options(network: nn.Module) -> dict[str, dict[str, float]]:

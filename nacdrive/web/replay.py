@@ -46,9 +46,8 @@ def add_replay(app: Flask, cache: EpisodeCache, cards: Sequence[Card]) -> None:
 
     @app.get("/replay/runs")
     def runs() -> dict[str, Any]:
-        listing = [
-            {**run, "cards": {card.name: card.describe(i) for card in cards}} for i, run in enumerate(cache.listing())
-        ]
+        about = [{card.name: card.describe(run) for card in cards} for run in range(len(cache.runs))]
+        listing = [{**run, "cards": described} for run, described in zip(cache.listing(), about, strict=True)]
         return {"columns": COLUMNS, "runs": listing}
 
     @app.get("/replay/<int:run>/<int:episode>/rows")

@@ -317,7 +317,8 @@ def sureness(action: Action) -> float | None:
 
 def finite(value: float | None) -> float | None:
     """``value`` as a plain float; None where it is missing or not a number, for JSON has no NaN."""
-    return None if value is None or not math.isfinite(value) else float(value)
+    number = math.nan if value is None else float(value)
+    return number if math.isfinite(number) else None
 
 
 COLUMNS = tuple(columns(Tick(0, 0, 0, 0.0, np.zeros((1, 1, 3), np.uint8), Action(0.0, 0.0, 0.0)), 0, 0.0, 0, 0.0))
