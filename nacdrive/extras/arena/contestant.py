@@ -138,15 +138,16 @@ class Ghost(Rerun):
 
     def __init__(self, recording: Recording, spec: EnvSpec) -> None:
         super().__init__(())
-        self._recording = recording
+        self._recording, self._first = recording, 0
         first, rate = recording.load(0), spec.frames_per_second
         repeat = round(rate / recording.meta["fps"]) if rate is not None else None
         self.needs = Needs(continuous=bool((first.choice < 0).all()), repeat=repeat, any_pace=True)
 
-    def take(self, seed: int) -> None:
-        """Drive the episode of ``seed`` next."""
-        places = {info.seed: i for i, info in enumerate(self._recording.episodes)}
-        episode = self._recording.load(places[seed])
+    def take(self, seed: int, number: int) -> None:
+        """Drive next what episode ``number`` of the arena has of its recording; number 0 is its first of ``seed``."""
+        if number == 0:
+            self._first = [info.seed for info in self._recording.episodes].index(seed)
+        episode = self._recording.load(self._first + number)
         self.actions, self._speeds = driven_actions(episode), episode.speed_mps
         self.needs = replace(self.needs, between_frames=episode.between_frames is not None)
 
@@ -240,7 +241,7 @@ def _drive_all(pipe: Connection, contestant: Contestant) -> None:
         if not isinstance(order, Begin):
             continue  # a permission that was on its way when the episode ended
         if isinstance(loaded.driver, Ghost):
-            loaded.driver.take(order.seed)
+            loaded.driver.take(order.seed, order.episode)
         with loaded.open(order.seed, episode=order.episode, track=order.track, camera=order.noise) as opened:
             driver = opened.driver
             if contestant.head_start_s or contestant.top_speed_mps is not None:

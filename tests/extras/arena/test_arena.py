@@ -15,16 +15,19 @@ import numpy as np
 import pytest
 
 from nacdrive.common.errors import UserError
+from nacdrive.datasets.recording import Recording
 from nacdrive.drivers.human import HumanControl
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.camera_noise import Camera, CameraNoise
 from nacdrive.envs.carracing.env import Station
 from nacdrive.envs.carracing.tyres import FULL_LOCK
+from nacdrive.envs.registry import env_spec
 from nacdrive.extras.arena import contestant as contestants
 from nacdrive.extras.arena.arena import LEAD_S, Arena, _Clock, _Lane
 from nacdrive.extras.arena.contestant import Abandon, Begin, Contestant, Ended, Go, Ready
 from nacdrive.extras.arena.standings import ending_text, ranking, totals, totals_table, track_table
 from nacdrive.rollout.drive import Drive
+from tests.helpers.episodes import begin, make_episode
 
 OPTIONS = {"renderer": "fast", "max_frames": 60}
 DRIVERS = "tests.helpers.arena_drivers"
@@ -136,12 +139,25 @@ def test_a_ghost_whose_drive_comes_out_otherwise_is_refused() -> None:
     ghost = Contestant("ghost", Drive(driver="ghost", options=OPTIONS), ghost=Path("recordings/carracing-sample"))
     loaded = ghost.load()
     driver: Any = loaded.driver
-    driver.take(3000000)
+    driver.take(3000000, 0)
     with loaded.open(3000000) as opened:
         assert [tick.action.choice for tick in opened] == [action.choice for action in driver.actions[:15]]
     driver._speeds = driver._speeds + 1
     with pytest.raises(UserError, match="this drive is another one"), loaded.open(3000000) as opened:
         list(opened)
+
+
+def test_of_two_drives_on_one_track_a_ghost_drives_each_in_its_turn(tmp_path: Path) -> None:
+    writer = begin(tmp_path / "recording")
+    for seed, steps in ((1, 3), (3, 4), (3, 5)):
+        writer.add(make_episode(seed, steps))
+    recording = Recording.open(tmp_path / "recording")
+    ghost = contestants.Ghost(recording, env_spec("carracing"))
+    lengths = []
+    for number in range(2):
+        ghost.take(3, number)
+        lengths.append(len(ghost.actions))
+    assert lengths == [info.steps for info in recording.episodes[1:]] and sorted(lengths) == [4, 5]
 
 
 def test_what_a_person_did_is_an_event_of_their_own_drive_alone() -> None:
