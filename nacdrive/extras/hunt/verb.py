@@ -130,6 +130,9 @@ def drive_again(work: Work, here: HuntWorker, results: ResultsFile, folder: Path
     for old in folder.glob("worst_*.mp4"):
         if old not in films.values() and is_own(old):
             old.unlink()
+    for row in ranked[FILMS:]:
+        if row.get("film"):
+            results.add({**row, "film": None})
     expert = here.reference.driver.name if here.labels else NOBODY
     source = here.loaded.spec.source
     missing = [

@@ -519,3 +519,19 @@ def test_it_learns_from_what_failed_and_is_judged_on_tracks_that_it_never_saw(
     assert run(config)["train"]["undisturbed_gain"] == trained["undisturbed_gain"]
     release_folders()
     assert load_policy(trained["model"]).meta["round"] == 1 and len(weights) == trained["model"].stat().st_size
+
+
+def test_a_longer_search_names_no_film_that_it_has_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verb, "FILMS", 1)
+    films = {3_400_000: "worst_1_3400000.mp4", 3_400_001: "worst_2_3400001.mp4"}
+    (tmp_path / films[3_400_000]).touch()
+    worst = {"failed": True, "reference_return": 900.0, "repeats": True, "failed_s": 1.0, "knobs": {}, "near": False}
+    rows = {
+        seed: {**worst, "seed": seed, "number": k, "area": "seeds", "episode_return": 10.0 * k, "film": film}
+        for k, (seed, film) in enumerate(films.items())
+    }
+    results: Any = SimpleNamespace(rows=rows, add=lambda row: rows.update({row["seed"]: row}))
+    here: Any = SimpleNamespace(labels=False, loaded=SimpleNamespace(spec=SimpleNamespace(source="carracing")))
+    nobody: Any = None
+    verb.drive_again(nobody, here, results, tmp_path)
+    assert [row["film"] for row in rows.values()] == [films[3_400_000], None]
