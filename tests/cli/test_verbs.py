@@ -204,15 +204,16 @@ def test_doctor_names_what_is_wrong(
 
 
 @pytest.mark.nightly
-def test_health_survives_a_broken_package(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [ImportError, ValueError])
+def test_health_survives_a_broken_package(kind: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
     from nacdrive.cli import doctor
 
     def broken(**_: object) -> None:
-        raise ImportError("libsomething.so.1: cannot open shared object file\nmore")
+        raise kind("libsomething.so.1: cannot open shared object file\nmore")
 
     monkeypatch.setattr("nacdrive.envs.carracing.env.make_carracing", broken)
     checks = {item.name: item for item in doctor.run_checks(Path("."), "127.0.0.1", 0)}
-    assert not checks["CarRacing"].works and "libsomething.so.1" in checks["CarRacing"].found
+    assert not checks["CarRacing"].works and "libsomething.so.1" in checks["CarRacing"].detail
     assert checks["Python"].works and checks["ffmpeg"].works
 
 
