@@ -178,13 +178,15 @@ def test_the_page_is_served_from_the_wheel(installed: Path, tmp_path: Path) -> N
                 assert drive.poll() is None and time.monotonic() < deadline, (tmp_path / "output").read_text()
                 time.sleep(0.2)
             served = {}
-            for path in ("", "js/main.js", "css/layout.css", "icon.svg"):
+            for path in ("", "page.js", "page.css", "js/main.js", "css/layout.css", "icon.svg"):
                 with urllib.request.urlopen(match[0] + path, timeout=120) as answer:
-                    served[path or "index.html"] = answer.read()
+                    served[path] = answer.read()
         finally:
             drive.send_signal(signal.SIGINT)
             code = drive.wait(timeout=120)
     assert code == 130, (tmp_path / "output").read_text()
+    front, script, style = (served.pop(path) for path in ("", "page.js", "page.css"))
+    assert b"<script " in front and b"ControlBar" in script and served["css/layout.css"] in style
     assert all(body == (ROOT / "server/www" / path).read_bytes() for path, body in served.items())
 
 
