@@ -1,4 +1,5 @@
 """Every block of every tutorial runs, in order, in an empty folder; budgets are cut where a comment above it says how.
+A block of ``text`` is not run: what it takes, a person has made.
 
 Blocks of ``sh`` hold command lines of nacdrive, blocks of ``python`` share one namespace a page, or with a title are
 files. A line such as
@@ -76,7 +77,7 @@ def test_a_tutorial_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
         elif block.language == "python":
             # With as many empty lines before it, tracebacks name the line of the page.
             exec(compile("\n" * (block.line - 1) + block.text, str(path), "exec"), names)
-        else:
+        elif block.language != "text":
             assert block.language == "sh", f"{path.name} has a block of {block.language}, which no test runs"
             for line in block.text.replace("\\\n", " ").splitlines():
                 program, *arguments = shlex.split(line, comments=True)
