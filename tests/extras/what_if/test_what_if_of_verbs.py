@@ -77,7 +77,7 @@ def test_a_drive_with_decisions_between_frames_is_driven_once_more_whoever_looks
     assert episode.between_frames is not None and np.nansum(episode.between_frames) > 10
     drive = Drive(driver="ghost", camera=slow, options={"max_frames": 120, "renderer": "fast"})
     loaded = Contestant("ghost", drive, ghost=out / "drives").load()
-    loaded.driver.take(seed)  # type: ignore[attr-defined]
+    loaded.driver.take(seed, 0)  # type: ignore[attr-defined]
     with loaded.open(seed) as opened:
         assert [tick.action.choice for tick in opened] == [action.choice for action in loaded.driver.actions]  # type: ignore[attr-defined]
     # The one that looks decides where a frame comes alone.
