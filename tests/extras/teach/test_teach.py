@@ -387,6 +387,7 @@ def test_steering_by_taps_is_learnt_as_its_mean() -> None:
         ({"data": (Path("laps"),)}, "--data of a drive are for teaching: add --teach"),
         ({"resume": True, "out": Path("x")}, "--out and --resume of a drive"),
         ({"teach": True, "headless": True}, "--teach needs the page"),
+        ({"model": "nac_exact", "driver": "ppo"}, "--model is for a policy, and --driver drives: leave one out"),
         ({"corrections": Path("mine")}, "--corrections keeps what a person drives: add --allow-control"),
     ],
 )
