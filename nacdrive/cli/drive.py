@@ -105,10 +105,7 @@ class DriveConfig(
             object.__setattr__(self, "seed", POLICY_RECORDING.start)
         if self.port is not None and not self.spec.realtime and self.page_port == LivePage.page_port:
             object.__setattr__(self, "page_port", self.port)
-        if self.driver is not None:
-            check_expert(self.spec, self.driver, name="--driver")
-            if self.model != DriveConfig.model:
-                raise UserError("--model is for a policy, and --driver drives: leave one out.")
+        check_expert(self.spec, self.driver, name="--driver")
         if self.allow_control and self.headless:
             raise UserError(f"{'--teach' if self.teach else '--allow-control'} needs the page: leave out --headless.")
         if self.corrections is not None and not self.allow_control:

@@ -61,8 +61,7 @@ def result_folder(path: Path, *, overwrite: bool = False, resume: bool = False, 
 
     Raises:
         UserError: if the folder holds a result and neither is given, or both are; if it holds anything that nacdrive
-            did not make; if another process writes into it; if it is a place that is never overwritten, or would be
-            deleted while it is read from (``reads``).
+            did not make; if another process writes into it; if it is never overwritten, or holds one of ``reads``.
     """
     if overwrite and resume:
         raise UserError("--overwrite and --resume contradict each other: give one of them.")

@@ -144,9 +144,8 @@ def export_log(
     recording = Recording.open(folder, source=SOURCE)
     frames = unknown = 0
     # A damaged episode is found before the first row is written.
-    told = [began_of(recording.load(index)) for index in range(len(recording))]
-    hours = [FIRST_DAY.replace(tzinfo=None) + timedelta(hours=index) for index in range(len(told))]
-    began = [at or hour for at, hour in zip(told, hours, strict=True)]
+    hours = [FIRST_DAY.replace(tzinfo=None) + timedelta(hours=index) for index in range(len(recording))]
+    began = [began_of(recording.load(index)) or hour for index, hour in enumerate(hours)]
     # Images are named by the time: drives of one time would overwrite each other's.
     began = began if len(set(began)) == len(began) else hours
     with closing(UdacityLogWriter(out, overwrite=overwrite)) as writer:

@@ -106,6 +106,11 @@ class WheelOption(Options):
 class Driving(ModelOption, DriverOption, ExpertOption, SpeedOption, Device):
     """Who drives."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.driver is not None and self.model != type(self).model:
+            raise UserError("--model is for a policy, and --driver drives: leave one out.")
+
 
 def check_expert(spec: EnvSpec, expert: str | None, also: tuple[str, ...] = (), name: str = "--expert") -> None:
     """Refuse an expert that ``spec`` does not know; files, ``module:Name`` and drivers of no environment pass."""

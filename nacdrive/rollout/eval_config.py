@@ -51,7 +51,7 @@ class EvalConfig(
         super().__post_init__()
         check_expert(self.spec, self.expert, also=(NOBODY,))
         check_expert(self.spec, self.driver, name="--driver")
-        asked = {"--data": self.data, "--speed": self.speed, "--model": self.model != EvalConfig.model}
+        asked = {"--data": self.data, "--speed": self.speed}
         if self.driver is not None and (given := [option for option, value in asked.items() if value]):
             raise UserError(f"{given[0]} is for a policy, and --driver drives with pedals of its own: leave one out.")
 

@@ -230,12 +230,12 @@ def test_a_full_disk_gives_one_sentence_and_loses_nothing(
 
 
 @pytest.mark.parametrize(
-    ("t_s", "steering", "said"),
+    ("t_s", "steering", "problem"),
     [([0, 2, 1, 3], [0.0] * 4, "times .* must increase"), ([0, 1, 2, 3], [[0.0, 1.0]] * 4, "columns of shape")],
 )
-def test_arrays_that_are_no_episode_are_refused_in_a_sentence(tmp_path: Path, t_s, steering, said: str) -> None:
+def test_arrays_that_are_no_episode_are_refused_in_a_sentence(tmp_path: Path, t_s, steering, problem: str) -> None:
     frames = np.zeros((4, 8, 8, 3), np.uint8)
-    with pytest.raises(UserError, match=f"^this is no episode: .*{said}.*; nothing was written.$"):
+    with pytest.raises(UserError, match=f"^this is no episode: .*{problem}.*; nothing was written.$"):
         Recording.from_arrays(frames, t_s, folder=tmp_path / "recording", steering=steering)
     assert not list((tmp_path / "recording").rglob("*.parquet"))
 
