@@ -1,7 +1,8 @@
-r"""Is a NAC the memory to drive with? Eleven arms that differ in their memory alone, in CarRacing with hidden speed.
+r"""Is a NAC the memory to drive with? Arms that differ in their memory alone: CarRacing with hidden speed, Udacity roads.
 
     OMP_NUM_THREADS=1 python tools/memory_table.py --workers 2      # trains, judges; goes on where it was stopped
     OMP_NUM_THREADS=1 python tools/memory_table.py --show           # the tables of the lines that are there
+    OMP_NUM_THREADS=1 python tools/memory_table.py --env udacity-track --workers 2
 
 Every arm drives, is told what the teacher would have done, and learns from all that was labelled (DAgger): on the same
 tracks, through the same cameras, with the same number of minibatches. It sees one small grey frame at a time, with
@@ -37,12 +38,15 @@ from nacdrive.common.parallel import run_jobs
 from nacdrive.common.runs import seed_everything
 from nacdrive.common.statistics import LEVEL, summary
 from nacdrive.common.tensor_file import read_tensor_file, write_tensor_file
+from nacdrive.common.units import MPS_PER_MPH
 from nacdrive.drivers import load_expert
 from nacdrive.drivers.base import Driver, DriverState, Needs
 from nacdrive.drivers.ppo import steering_and_pedal
+from nacdrive.drivers.speed_control import SpeedController
+from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 from nacdrive.envs.camera_noise import Camera, CameraNoise
-from nacdrive.envs.seeds import EXPERT_TEST, EXPERT_TRAINING, EXPERT_VALIDATION
+from nacdrive.envs.seeds import EXPERT_TEST, EXPERT_TRAINING, EXPERT_VALIDATION, POLICY_RECORDING, POLICY_TEST
 from nacdrive.layers.attention import MHALayer
 from nacdrive.layers.registry import LAYERS, register
 from nacdrive.models.agents.cockpit import CockpitNet
@@ -56,16 +60,12 @@ from nacdrive.tasks.carracing import HUBER, SHARPNESS
 
 REPEAT, GAP_S, WINDOW, WIDTH, HEADS = 4, 0.08, 12, 64, 4
 """Frames for which an action is held, the seconds of that, and the memory: decisions, width, heads."""
-MAX_FRAMES = 1000
-OPTIONS = {"renderer": "fast", "repeat": REPEAT, "max_frames": MAX_FRAMES}
-VIEW = View(frames=1, height=42, width=48)
-TEACHER = "nacdrive.drivers.racing_line:cautious"
-ROUNDS, EACH, BETA, STEERING_NOISE = 8, 20, 0.7, 0.2
-"""Of a training: rounds, tracks of each, the teacher's share of the second (it drives the first alone; halved with each
-further one), and how much the wheel is disturbed on every second track."""
-STEPS, LAST_STEPS, BATCH, LENGTH, RATES, KEEP = 400, 800, 128, 8, (1e-3, 2e-5), 0.998
-"""Minibatches after a round, and after the last one on top; decisions of each, and of a piece of a drive; first
-and last learning rate, and how much of the averaged weights a minibatch keeps."""
+BETA, STEERING_NOISE = 0.7, 0.2
+"""The teacher's share of the second round (it drives the first alone; halved with each further one), and how much the
+wheel is disturbed on every second track."""
+BATCH, LENGTH, RATES, KEEP = 128, 8, (1e-3, 2e-5), 0.998
+"""Decisions of a minibatch, and of a piece of a drive; first and last learning rate, and how much of the averaged
+weights a minibatch keeps."""
 
 
 @dataclass(frozen=True)
@@ -125,30 +125,154 @@ ARMS = {
 OURS, RIVALS = "nac-key", ("lstm", "gru", "cfc", "stack", "hold", "nac-key-no-circuit")
 PRIMARY = (("laps", "all"), ("events", "unequal gaps"))
 """Registered: nac-key minus each of its rivals, on these."""
-LAPS = {
-    "all": CameraNoise(blackout=0.06, blackout_steps=4, dropped=0.1),
-    "unequal gaps": CameraNoise(dropped=0.5, late=5),
-    "hidden speed": CameraNoise(),
-}
+ALL = CameraNoise(blackout=0.06, blackout_steps=4, dropped=0.1)
+UNEQUAL = CameraNoise(dropped=0.5, late=5)
 DRAWN, WORST = 0.25, CameraNoise(blackout=0.06, blackout_steps=8, dropped=0.5, late=5)
 """Share of the drives that are learnt from whose camera is drawn, each disturbance at most as strong as here; that of
-the others is ``all``."""
-TRACKS = 50
+the others is ``ALL``."""
 STRETCH = 12
 EVENTS = {
     **{f"{steps} black": (CameraNoise(blackout=1.0), steps) for steps in (1, 2, 4, 8)},
     "30 % lost": (CameraNoise(dropped=0.3), STRETCH),
     "50 % lost": (CameraNoise(dropped=0.5), STRETCH),
     "up to 4 late": (CameraNoise(late=4), STRETCH),
-    "unequal gaps": (CameraNoise(dropped=0.5, late=5), STRETCH),
+    "unequal gaps": (UNEQUAL, STRETCH),
 }
 """What happens to the camera, and for how many decisions."""
 SECOND = 13
 """Decisions after which the twins are compared."""
 PLACES = 64
 """Half of them in bends, two a track; with all events: 512 an agent."""
-FARTHEST_M = 13.3
-"""Twins farther apart count as so far: the width of the road."""
+LAPS_FROM = 50
+"""The first of the tracks for laps, after so many for events."""
+
+
+@dataclass(frozen=True)
+class World:
+    """Where the arms drive, and how they are taught and judged there."""
+
+    env: str
+    options: dict[str, Any]
+    teacher: str
+    view: View
+    rows: tuple[int, int | None]
+    """Of a frame that are seen."""
+    outputs: int
+    """Steering, and the pedal where no speed is kept."""
+    training: range
+    validation: range
+    test: range
+    """Tracks; the first of the last two are those of the events."""
+    laps: dict[str, CameraNoise]
+    turns: tuple[float, float]
+    """Radians by which the road turns within a second in a bend at least, on a straight at most."""
+    farthest_m: float
+    """Twins farther apart, and cars farther from the middle, count as so far."""
+    results: str
+    tracks: int = 50
+    """Of the laps."""
+    rounds: int = 8
+    each: int = 20
+    """Drives of a round."""
+    steps: int = 400
+    last_steps: int = 800
+    """Minibatches after a round, and after the last one on top."""
+    decisions: int = 250
+    """Of a drive at most."""
+    speed_mph: float | None = None
+    """That is kept."""
+    track: str | None = None
+    digits: int = 2
+    """Of the metres of an event."""
+
+    def drive(self, **how: Any) -> Drive:
+        """A drive of an agent; ``how`` are further fields."""
+        options = {**self.options, "repeat": REPEAT, "max_frames": self.decisions * REPEAT}
+        same = {"env": self.env, "track": self.track, "speed_mph": self.speed_mph, "options": options}
+        return Drive(**same, safety_stop=False, recover=False, **how)
+
+    def make_env(self) -> DrivingEnv:
+        """The environment of the events."""
+        spec = self.drive().env_spec
+        steering = {"continuous": True} if spec.actions else {}
+        return spec.make({**self.options, "repeat": REPEAT, "track": self.track, **steering})
+
+    def seen(self, frame: Frame) -> Frame:
+        """The rows of ``frame`` that are seen."""
+        return frame[slice(*self.rows)]
+
+    def action(self, row: NDArray[np.float32]) -> Action:
+        """What an agent's outputs mean."""
+        return steering_and_pedal(row) if self.outputs == 2 else Action(float(np.clip(row[0], -1, 1)), 0.0, 0.0)
+
+    def label(self, action: Action) -> tuple[float, ...]:
+        """The outputs that ``action`` of the teacher asks for."""
+        return label_of(action) if self.outputs == 2 else (action.steering,)
+
+    def score(self, lap: Iterable[Tick]) -> float:
+        """Its return or, where a speed is kept, the mean distance from the middle of the road, metres; a car that has
+        left the field counts as farthest away from then on.
+        """
+        metres = np.full(self.decisions, self.farthest_m)
+        for tick in lap:
+            metres[tick.step] = min(abs(tick.next_info["lane_offset_m"]), self.farthest_m)
+        return tick.episode_return if self.speed_mph is None else float(metres.mean())
+
+    def decimals(self, what: str) -> str:
+        """How a score is printed: returns are whole points."""
+        return ".0f" if what == "laps" and self.speed_mph is None else f".{self.digits}f"
+
+
+CARRACING = World(
+    env="carracing",
+    options={"renderer": "fast"},
+    teacher="nacdrive.drivers.racing_line:cautious",
+    view=View(frames=1, height=42, width=48),
+    rows=(0, None),
+    outputs=2,
+    training=EXPERT_TRAINING,
+    validation=EXPERT_VALIDATION,
+    test=EXPERT_TEST,
+    laps={"all": ALL, "unequal gaps": UNEQUAL, "hidden speed": CameraNoise()},
+    turns=(0.7, 0.15),
+    farthest_m=13.3,
+    results="memory_arms.jsonl",
+)
+UDACITY = World(
+    env="udacity-track",
+    options={"start_speed": 11.0},
+    teacher="geometric",
+    view=View(frames=1, height=27, width=72, rows=None),
+    rows=(60, 135),
+    outputs=1,
+    training=POLICY_RECORDING,
+    validation=range(3_390_000, 3_391_000),
+    test=range(POLICY_TEST.start + 7_000, POLICY_TEST.start + 8_000),
+    laps={"all": ALL, "unequal gaps": UNEQUAL, "undisturbed": CameraNoise()},
+    turns=(0.35, 0.05),
+    farthest_m=4.5,
+    results="memory_arms_udacity.jsonl",
+    decisions=200,
+    tracks=40,
+    speed_mph=25.0,
+    track="random",
+    digits=3,
+)
+WORLDS = {world.env: world for world in (CARRACING, UDACITY)}
+
+
+class Pedals:
+    """Those of a speed that is kept, for the drives that no ``Drive`` describes; an agent's own where there is none."""
+
+    def __init__(self, world: World) -> None:
+        mph = world.speed_mph
+        self.controller = None if mph is None else SpeedController(mph * MPS_PER_MPH)
+
+    def __call__(self, action: Action, info: Info) -> Action:
+        if self.controller is None:
+            return action
+        throttle, brake = self.controller.pedals(info["speed_mps"], info["t_s"], action.steering)
+        return replace(action, throttle=throttle, brake=brake)
 
 
 def register_layers() -> None:
@@ -163,21 +287,21 @@ def register_layers() -> None:
 
 
 class ArmNet(nn.Module):
-    """Frames, and gap and age of the newest, -> steering and pedal; arms differ in ``memory`` (``stack`` in frames)."""
+    """Frames, and gap and age of the newest, -> steering (and pedal); arms differ in ``memory`` (``stack`` in frames)."""
 
-    def __init__(self, arm: Arm) -> None:
+    def __init__(self, arm: Arm, world: World = CARRACING) -> None:
         super().__init__()
-        self.arm = arm
-        self.vision = CockpitNet(replace(VIEW, frames=arm.frames), channels=(16, 32, 32))
+        self.arm, self.world = arm, world
+        self.vision = CockpitNet(replace(world.view, frames=arm.frames), channels=(16, 32, 32))
         features = self.vision.head.in_features + 2
         self.vision.head = nn.Identity()  # type: ignore[assignment]
         self.vision = self.vision.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         spec = None if arm.layer is None else MemorySpec(arm.layer, WINDOW, WIDTH, HEADS, GAP_S, arm.options)
         self.memory = None if spec is None else Memory(spec, features)
-        self.head = nn.Linear(features if self.memory is None else self.memory.out_features, 2)
+        self.head = nn.Linear(features if self.memory is None else self.memory.out_features, world.outputs)
 
     def features(self, stacks: Tensor, times: Tensor) -> Tensor:
-        """uint8 [N, frames, 42, 48] and [N, 2] -> [N, features]."""
+        """uint8 [N, frames, height, width] and [N, 2] -> [N, features]."""
         return torch.cat([self.vision.features(stacks), times], -1)
 
 
@@ -195,9 +319,9 @@ class Agent(Driver):
     name = "arm"
     needs = Needs(continuous=True, repeat=REPEAT)
 
-    def __init__(self, arm: Arm, ask: Callable[[Question], Any]) -> None:
-        self.arm, self.ask = arm, ask
-        self.stack = FrameStack(replace(VIEW, frames=arm.frames))
+    def __init__(self, arm: Arm, ask: Callable[[Question], Any], world: World = CARRACING) -> None:
+        self.arm, self.ask, self.world = arm, ask, world
+        self.stack = FrameStack(replace(world.view, frames=arm.frames))
 
     def reset(self, env: DrivingEnv | None) -> None:
         self.stack.reset()
@@ -211,8 +335,8 @@ class Agent(Driver):
         if self.last is None or not self.held:
             gap_s, self.t_s = t_s - self.t_s, t_s
             self.times = times_of(gap_s, float(info["t_s"]) - t_s)
-            row, self.memory = self.ask((self.stack.push(frame).copy(), self.times, t_s, self.memory))
-            self.last = steering_and_pedal(row)
+            row, self.memory = self.ask((self.stack.push(self.world.seen(frame)).copy(), self.times, t_s, self.memory))
+            self.last = self.world.action(row)
         return self.last
 
     def state(self) -> DriverState:
@@ -221,7 +345,7 @@ class Agent(Driver):
 
 @torch.inference_mode()
 def decide(net: ArmNet, questions: Sequence[Question]) -> list[Any]:
-    """Steering and pedal, and the next memory, of many drives."""
+    """Outputs, and the next memory, of many drives."""
     stacks, times, seconds, states = zip(*questions, strict=True)
     features = net.features(torch.from_numpy(np.stack(stacks)), torch.from_numpy(np.stack(times)))
     if net.memory is None:
@@ -251,9 +375,10 @@ def kept(path: Path, make: Callable[[], Any]) -> Any:
 class Seen(Drives):
     """The decisions of an arm's drives, with gap and age of each."""
 
-    def __init__(self, arm: Arm) -> None:
-        super().__init__(ROUNDS * EACH * MAX_FRAMES // REPEAT, replace(VIEW, frames=arm.frames))
+    def __init__(self, arm: Arm, world: World = CARRACING) -> None:
+        super().__init__(world.rounds * world.each * world.decisions, replace(world.view, frames=arm.frames))
         self.times = np.empty((len(self.starts), 2), np.float32)
+        self.labels = self.labels[:, : world.outputs]
 
     def add_all(self, drives: Iterable[tuple[LabelledDrive, NDArray[np.float32]]]) -> None:
         for drive, times in drives:
@@ -272,32 +397,32 @@ class Seen(Drives):
             array[: self.count] = part.numpy()
 
 
-def tracks_of(seed: int, number: int) -> range:
+def tracks_of(seed: int, number: int, world: World = CARRACING) -> range:
     """The same for all arms, and no other training seed's."""
-    first = EXPERT_TRAINING.start + (seed * ROUNDS + number) * EACH
-    return range(first, first + EACH)
+    first = world.training.start + (seed * world.rounds + number) * world.each
+    return range(first, first + world.each)
 
 
 def draw_camera(rng: np.random.Generator) -> CameraNoise:
     """What is wrong with the camera of a drive that is learnt from."""
-    return WORST.draw(rng) if rng.random() < DRAWN else LAPS["all"]
+    return WORST.draw(rng) if rng.random() < DRAWN else ALL
 
 
 def label(track: int, agent: Agent, beta: float) -> tuple[LabelledDrive, NDArray[np.float32]]:
     """The drive of ``track`` by the agent and for a share ``beta`` by the teacher, as the agent saw it: it is asked at
     every decision, and those at which it holds its action are left out. Beside it gap and age, [N, 2].
     """
-    rng = np.random.default_rng([track, 5])
+    rng, world = np.random.default_rng([track, 5]), agent.world
     camera, noise = draw_camera(rng), STEERING_NOISE * (track % 2)
-    teacher = load_expert(TEACHER, discrete_only=False)
-    drive = Drive(options=OPTIONS, camera=camera, steering_noise=noise, beta=beta, expert=TEACHER, safety_stop=False)
+    teacher = load_expert(world.teacher, discrete_only=False)
+    drive = world.drive(camera=camera, steering_noise=noise, beta=beta, expert=world.teacher)
     frames, labels, t, times = [], [], [], []
     with LoadedDrive(drive, expert=teacher, driver=agent).open(track, rng=rng) as opened:
         for tick in supervised(opened):
             assert tick.expert is not None
             if not tick.held:
-                frames.append(VIEW.small(tick.frame)[0])
-                labels.append(label_of(tick.expert))
+                frames.append(world.view.small(world.seen(tick.frame))[0])
+                labels.append(world.label(tick.expert))
                 t.append(agent.t_s)
                 times.append(agent.times)
     arrays = np.stack(frames), np.array(labels, np.float32), np.array(t)
@@ -309,9 +434,9 @@ def collect(net: ArmNet, seed: int, number: int) -> list[tuple[LabelledDrive, ND
     beta = BETA * 0.5 ** (number - 1) if number else 1.0
 
     def drive(track: int, ask: Callable[[Question], Any]) -> tuple[LabelledDrive, NDArray[np.float32]]:
-        return label(track, Agent(net.arm, ask), beta)
+        return label(track, Agent(net.arm, ask, net.world), beta)
 
-    return drive_batched(drive, tracks_of(seed, number), lambda asked: decide(net, asked))
+    return drive_batched(drive, tracks_of(seed, number, net.world), lambda asked: decide(net, asked))
 
 
 # ------------------------------------------------------------------------------------------------------------ training
@@ -320,25 +445,25 @@ def collect(net: ArmNet, seed: int, number: int) -> list[tuple[LabelledDrive, ND
 class Training:
     """An arm's training with a seed, round by round."""
 
-    def __init__(self, arm: Arm, seed: int) -> None:
+    def __init__(self, arm: Arm, seed: int, world: World = CARRACING) -> None:
         seed_everything(seed)
-        self.seed, self.rng = seed, np.random.default_rng([seed, 11])
-        self.net, self.average = ArmNet(arm), ArmNet(arm).eval()
+        self.world, self.seed, self.rng = world, seed, np.random.default_rng([seed, 11])
+        self.net, self.average = ArmNet(arm, world), ArmNet(arm, world).eval()
         self.average.load_state_dict(self.net.state_dict())
         self.optimiser = torch.optim.Adam(self.net.parameters(), lr=RATES[0])
-        self.seen = Seen(arm)
+        self.seen = Seen(arm, world)
         self.losses: list[float] = []
         self.returns: list[int] = []
         self.seconds = 0.0
 
     def round(self) -> None:
         """Drive, and learn from all that was labelled."""
-        began, number = time.process_time(), len(self.returns)
+        began, number, world = time.process_time(), len(self.returns), self.world
         drives = collect(self.average, self.seed, number)
         self.seen.add_all(drives)
         self.returns.append(round(float(np.mean([drive.episode_return for drive, _ in drives]))))
-        for _ in range(STEPS + LAST_STEPS * (number == ROUNDS - 1)):
-            share = len(self.losses) / max(ROUNDS * STEPS + LAST_STEPS - 1, 1)
+        for _ in range(world.steps + world.last_steps * (number == world.rounds - 1)):
+            share = len(self.losses) / max(world.rounds * world.steps + world.last_steps - 1, 1)
             rate = RATES[1] + (RATES[0] - RATES[1]) * (1 + math.cos(math.pi * share)) / 2
             self.optimiser.param_groups[0]["lr"] = rate
             self.losses.append(learn(self.net, self.seen, self.optimiser, self.rng))
@@ -372,14 +497,14 @@ class Training:
         }  # fmt: skip
 
 
-def train(arm: Arm, seed: int, checkpoint: Path) -> list[Any]:
+def train(arm: Arm, seed: int, checkpoint: Path, world: World = CARRACING) -> list[Any]:
     """The averaged weights after the last minibatch, and what is known of them; ``checkpoint`` is of the last whole
     round, from which it goes on.
     """
-    training = Training(arm, seed)
+    training = Training(arm, seed, world)
     if checkpoint.exists():
         training.restore(read_tensor_file(checkpoint, KIND, 1)["content"])
-    while len(training.returns) < ROUNDS:
+    while len(training.returns) < world.rounds:
         training.round()
         write_tensor_file(checkpoint, KIND, 1, {"content": training.state()})
         print(f"{checkpoint.stem}: drives {training.returns}, {training.seconds:.0f} s", flush=True)
@@ -389,7 +514,8 @@ def train(arm: Arm, seed: int, checkpoint: Path) -> list[Any]:
 def learn(net: ArmNet, seen: Seen, optimiser: torch.optim.Optimizer, rng: np.random.Generator) -> float:
     """One minibatch; returns its loss."""
     position, _, trained = seen.pieces(rng, BATCH // LENGTH, LENGTH, WINDOW)
-    labels, sharp = torch.from_numpy(seen.labels[position[trained]]), torch.tensor(SHARPNESS)
+    labels = torch.from_numpy(seen.labels[position[trained]])
+    sharp = torch.tensor(SHARPNESS[: net.world.outputs])
     loss = F.huber_loss(predict(net, seen, position, trained) * sharp, labels * sharp, delta=HUBER)
     optimiser.zero_grad(set_to_none=True)
     loss.backward()  # type: ignore[no-untyped-call]
@@ -399,7 +525,7 @@ def learn(net: ArmNet, seen: Seen, optimiser: torch.optim.Optimizer, rng: np.ran
 
 
 def predict(net: ArmNet, seen: Seen, position: NDArray[np.int64], trained: NDArray[np.bool_]) -> Tensor:
-    """[N, 2] of the trained decisions of pieces."""
+    """[N, outputs] of the trained decisions of pieces."""
     wanted = position[trained] if net.memory is None else position.reshape(-1)
     features = net.features(seen.stacks(wanted), torch.from_numpy(seen.times[wanted]))
     if net.memory is not None:
@@ -413,19 +539,18 @@ def predict(net: ArmNet, seen: Seen, position: NDArray[np.int64], trained: NDArr
 
 
 def judge_laps(net: ArmNet, tracks: range) -> dict[str, list[float]]:
-    """Returns of the tracks through each camera."""
-    returns = {}
-    for name, camera in LAPS.items():
-        how = Drive(driver="arm", options=OPTIONS, camera=camera, safety_stop=False)
+    """Scores of the tracks through each camera."""
+    scores = {}
+    for name, camera in net.world.laps.items():
+        how = net.world.drive(camera=camera)
 
         def drive(track: int, ask: Callable[[Question], Any], how: Drive = how) -> float:
-            with LoadedDrive(how, driver=Agent(net.arm, ask)).open(track) as opened:
-                *_, last = opened
-            return last.episode_return
+            with LoadedDrive(how, driver=Agent(net.arm, ask, net.world)).open(track) as opened:
+                return net.world.score(opened)
 
         laps = drive_batched(drive, sorted(tracks), lambda asked: decide(net, asked))
-        returns[name] = [round(total, 1) for total in laps]
-    return returns
+        scores[name] = [round(score, 1 if net.world.speed_mph is None else 3) for score in laps]
+    return scores
 
 
 @dataclass(frozen=True)
@@ -454,21 +579,18 @@ def pose_of(info: Any) -> tuple[float, float, float]:
     return info["x_m"], info["y_m"], info["heading_rad"]
 
 
-def make_env() -> DrivingEnv:
-    return Drive().env_spec.make({"renderer": "fast", "repeat": REPEAT, "continuous": True})
-
-
-def make_routes(first: int) -> list[Route]:
+def make_routes(first: int, world: World = CARRACING) -> list[Route]:
     """The places of the events, on the tracks from ``first`` on that have a bend and a straight."""
-    env, teacher, routes = make_env(), load_expert(TEACHER, discrete_only=False), []
+    env, teacher, routes = world.make_env(), load_expert(world.teacher, discrete_only=False), []
     track = first
     while len(routes) < PLACES // 2:
         frame, info = env.reset(seed=track)
         teacher.reset(env)
+        pedals = Pedals(world)
         actions, poses = [], []
         for _ in range(120):
             poses.append(pose_of(info))
-            actions.append(env.native_action(teacher.act(frame, info)))
+            actions.append(env.native_action(pedals(teacher.act(frame, info), info)))
             frame, _, ended, truncated, info = env.step(actions[-1])
             if ended or truncated:
                 break
@@ -476,7 +598,7 @@ def make_routes(first: int) -> list[Route]:
         at = np.arange(25, len(heading) - SECOND)
         turn = np.abs(heading[at + SECOND] - heading[at])
         rng = np.random.default_rng([track, 3])
-        places = [at[turn > 0.7], at[turn < 0.15]]
+        places = [at[turn > world.turns[0]], at[turn < world.turns[1]]]
         if all(map(len, places)):
             bend, straight = (int(rng.choice(where)) for where in places)
             routes.append(Route(track, np.array(actions), np.array(poses), bend, straight))
@@ -491,46 +613,59 @@ def judge_events(net: ArmNet, routes: Sequence[Route]) -> dict[str, list[list[fl
         RuntimeError: if the simulator does not come to the same state again.
     """
     apart: dict[str, list[list[float]]] = {name: [[], []] for name in EVENTS}
-    env = make_env()
+    env = net.world.make_env()
     for route in routes:
-        agent = Agent(net.arm, lambda question: decide(net, [question])[0])
+        agent = Agent(net.arm, lambda question: decide(net, [question])[0], net.world)
         agent.reset(None)
+        pedals = Pedals(net.world)
         frame, info = env.reset(seed=route.track)
         places = sorted([(route.bend, 0), (route.straight, 1)])
         for k in range(places[-1][0] + 1):
             for where in [kind for at, kind in places if at == k]:
                 if not np.array_equal(pose_of(info), route.poses[k]):
                     raise RuntimeError(f"track {route.track} was not repeated exactly at decision {k}")
-                for name, metres in event_offsets(env, agent, frame, info, route.track * 2 + where).items():
+                for name, metres in event_offsets(env, agent, pedals, frame, info, route.track * 2 + where).items():
                     apart[name][where].append(metres)
             near = min((at - k for at, _ in places if at >= k), default=0)
             if near <= WINDOW:
                 agent.act(frame, info)
             else:
                 agent.reset(None)
+            # The speed is kept on the way, too: it takes up what was added up.
+            pedals(Action(float(route.actions[k][0]), 0.0, 0.0), info)
             frame, _, _, _, info = env.step(route.actions[k])
     return apart
 
 
-def event_offsets(env: DrivingEnv, agent: Agent, frame: Frame, info: Any, seed: int) -> dict[str, float]:
+def event_offsets(
+    env: DrivingEnv, agent: Agent, pedals: Pedals, frame: Frame, info: Any, seed: int
+) -> dict[str, float]:
     """What each event does to the car at this very state: every branch is driven by a copy of this process."""
-    twin = in_a_copy(lambda: offsets(env, agent, frame, info, CameraNoise(), 0, STRETCH + SECOND, seed))
+    twin = in_a_copy(lambda: offsets(env, agent, pedals, frame, info, CameraNoise(), 0, STRETCH + SECOND, seed))
     result = {}
     for name, (noise, steps) in EVENTS.items():
 
         def disturbed(noise: CameraNoise = noise, steps: int = steps) -> list[float]:
-            return offsets(env, agent, frame, info, noise, steps, steps + SECOND, seed)
+            return offsets(env, agent, pedals, frame, info, noise, steps, steps + SECOND, seed)
 
         metres = abs(in_a_copy(disturbed)[-1] - twin[steps + SECOND - 1])
-        result[name] = round(min(metres, FARTHEST_M), 2)
+        result[name] = round(min(metres, agent.world.farthest_m), agent.world.digits)
     return result
 
 
 def offsets(
-    env: DrivingEnv, agent: Agent, frame: Frame, info: Any, noise: CameraNoise, steps: int, count: int, seed: int
+    env: DrivingEnv,
+    agent: Agent,
+    pedals: Pedals,
+    frame: Frame,
+    info: Any,
+    noise: CameraNoise,
+    steps: int,
+    count: int,
+    seed: int,
 ) -> list[float]:
     """Metres from the middle of the road after each of ``count`` decisions, the first ``steps`` seen through
-    ``noise``; it changes ``env`` and ``agent``.
+    ``noise``; it changes ``env``, ``agent`` and ``pedals``.
     """
     camera = Camera(CameraNoise())
     camera.reset(seed)
@@ -539,7 +674,7 @@ def offsets(
         camera.change(noise if k < steps else CameraNoise())
         seen = camera(frame, info["t_s"])
         taken = {"frame_t_s": camera.taken_s} if camera.disturbance.irregular else {}
-        action = agent.act(seen, {**info, **taken})
+        action = pedals(agent.act(seen, {**info, **taken}), info)
         frame, _, ended, truncated, info = env.step(env.native_action(action))
         metres.append(float(info["lane_offset_m"]))
         if ended or truncated:
@@ -578,22 +713,23 @@ def prepare() -> None:
     register_layers()
 
 
-def measured(job: tuple[Path, str, int, bool]) -> dict[str, Any]:
+def measured(job: tuple[World, Path, str, int, bool]) -> dict[str, Any]:
     """One agent, trained if it is not yet, judged by events and laps."""
-    out, name, seed, validation = job
+    world, out, name, seed, validation = job
     agent, checkpoint = out / f"{name}-seed-{seed}.pt", out / f"{name}-seed-{seed}.ckpt"
-    weights, about = kept(agent, lambda: train(ARMS[name], seed, checkpoint))
+    weights, about = kept(agent, lambda: train(ARMS[name], seed, checkpoint, world))
     checkpoint.unlink(missing_ok=True)
-    net = ArmNet(ARMS[name]).eval()
+    net = ArmNet(ARMS[name], world).eval()
     net.load_state_dict(weights)
     began = time.process_time()
-    tracks = EXPERT_VALIDATION if validation else EXPERT_TEST
-    places = kept(out / f"routes-{tracks.start}.pt", lambda: [route.plain() for route in make_routes(tracks.start)])
+    tracks = world.validation if validation else world.test
+    file = out / f"routes-{tracks.start}.pt"
+    places = kept(file, lambda: [route.plain() for route in make_routes(tracks.start, world)])
     routes = [Route.of(plain) for plain in places]
-    half = tracks.start + 50
+    half = tracks.start + LAPS_FROM
     row = {
         "memory": name, "seed": seed, **about,
-        "laps": judge_laps(net, range(half, half + TRACKS)), "events": judge_events(net, routes),
+        "laps": judge_laps(net, range(half, half + world.tracks)), "events": judge_events(net, routes),
     }  # fmt: skip
     return {**row, "judged_s": round(time.process_time() - began)}
 
@@ -633,7 +769,7 @@ def holm(values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def primary(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+def primary(rows: Sequence[dict[str, Any]], world: World = CARRACING) -> Iterator[str]:
     """The registered comparisons, as Markdown."""
     there = {row["memory"] for row in rows}
     pairs = [(*where, rival) for where in PRIMARY for rival in RIVALS if {OURS, rival} <= there]
@@ -643,23 +779,23 @@ def primary(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     yield from ("| on | difference | mean [95 % over training seeds] | seeds | p | p after Holm |", "|---" * 6 + "|")
     for (what, name, rival), result, p in zip(pairs, results, adjusted, strict=True):
         shown = "| - | - |" if p is None else f"| {result['p']:.3g} | {p:.3g} |"
-        yield f"| {what}, {name} | {OURS} - {rival} | {between(result, what)} | {result['seeds']} {shown}"
+        yield f"| {what}, {name} | {OURS} - {rival} | {between(result, what, world)} | {result['seeds']} {shown}"
 
 
-def between(result: dict[str, Any], what: str) -> str:
+def between(result: dict[str, Any], what: str, world: World) -> str:
     """A difference with its interval."""
-    places = ".0f" if what == "laps" else ".2f"
+    places = world.decimals(what)
     if result["interval95"] is None:
         return f"{result['value']:+{places}}"
     low, high = result["interval95"]
     return f"{result['value']:+{places}} [{low:+{places}}, {high:+{places}}]"
 
 
-def tables(rows: Sequence[dict[str, Any]]) -> list[str]:
+def tables(rows: Sequence[dict[str, Any]], world: World = CARRACING) -> list[str]:
     """Markdown: the registered comparisons, then every arm's score: mean and standard deviation over seeds."""
     names = [name for name in ARMS if any(row["memory"] == name for row in rows)]
-    lines = [*primary(rows), ""]
-    for what, columns in (("laps", list(LAPS)), ("events", list(EVENTS))):
+    lines = [*primary(rows, world), ""]
+    for what, columns in (("laps", list(world.laps)), ("events", list(EVENTS))):
         lines += [
             f"| {what} | {' | '.join(columns)} | seeds | parameters | seconds |",
             "|---" * (len(columns) + 4) + "|",
@@ -669,7 +805,7 @@ def tables(rows: Sequence[dict[str, Any]]) -> list[str]:
             cells = []
             for column in columns:
                 values = summary([score(row, what, column) for row in of])
-                places = ".0f" if what == "laps" else ".2f"
+                places = world.decimals(what)
                 spread = "" if values["std"] is None else f" +- {values['std']:{places}}"
                 cells.append(f"{values['mean']:{places}}{spread}")
             seconds = np.mean([row["seconds"] for row in of])
@@ -680,25 +816,29 @@ def tables(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("runs/memory-table"))
-    parser.add_argument("--results", type=Path, default=Path("docs/results/table/memory_arms.jsonl"))
+    parser.add_argument("--env", default="carracing", choices=list(WORLDS))
+    parser.add_argument("--out", type=Path, help="runs/memory-table, and -udacity-track")
+    parser.add_argument("--results", type=Path, help="a line per agent; in docs/results/table if not given")
     parser.add_argument("--memories", nargs="+", default=list(ARMS), choices=list(ARMS))
     parser.add_argument("--seeds", nargs="+", type=int, default=list(range(10)))
     parser.add_argument("--validate", action="store_true", help="judge on validation tracks")
     parser.add_argument("--show", action="store_true", help="print the tables, and do nothing else")
     parser.add_argument("--workers", type=int, default=1, help="agents at a time, a process each")
     options = parser.parse_args()
-    results = options.out / "validation.jsonl" if options.validate else options.results
+    world = WORLDS[options.env]
+    out = options.out or Path("runs/memory-table" + "-udacity-track" * (world is UDACITY))
+    results = options.results or Path("docs/results/table", world.results)
+    results = out / "validation.jsonl" if options.validate else results
     there = {(row["memory"], row["seed"]) for row in read(results)}
     cells = [(name, seed) for seed in options.seeds for name in options.memories]
-    jobs = [(options.out, *cell, options.validate) for cell in cells if cell not in there and not options.show]
+    jobs = [(world, out, *cell, options.validate) for cell in cells if cell not in there and not options.show]
     for _, row in run_jobs(measured, jobs, workers=options.workers, initializer=prepare):
         with results.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
-        shown = ", ".join(f"{lap} {score(row, 'laps', lap):.0f}" for lap in LAPS)
+        shown = ", ".join(f"{lap} {score(row, 'laps', lap):{world.decimals('laps')}}" for lap in world.laps)
         shown += "; " + ", ".join(f"{event} {score(row, 'events', event):.2f}" for event in EVENTS)
         print(f"{row['memory']}, seed {row['seed']}, {row['seconds']} + {row['judged_s']} s: {shown}", flush=True)
-    print("\n".join(tables(read(results))))
+    print("\n".join(tables(read(results), world)))
 
 
 if __name__ == "__main__":
