@@ -1,4 +1,4 @@
-r"""Is a NAC the memory to drive with? Arms that differ in their memory alone: CarRacing with hidden speed, Udacity roads.
+r"""Is a NAC the memory to drive with? Arms that differ in it alone: CarRacing with hidden speed, Udacity roads.
 
     OMP_NUM_THREADS=1 python tools/memory_table.py --workers 2      # trains, judges; goes on where it was stopped
     OMP_NUM_THREADS=1 python tools/memory_table.py --show           # the tables of the lines that are there
@@ -16,14 +16,18 @@ What is compared is registered in docs/results/memory.md.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import math
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsFloat, TypeVar
 
 import cv2
 import numpy as np
@@ -44,10 +48,11 @@ from nacdrive.drivers.base import Driver, DriverState, Needs
 from nacdrive.drivers.ppo import steering_and_pedal
 from nacdrive.drivers.speed_control import SpeedController
 from nacdrive.drivers.tick import Tick
-from nacdrive.envs.base import DrivingEnv, Frame, Info
-from nacdrive.envs.camera_noise import Camera, CameraNoise
+from nacdrive.envs.base import DrivingEnv, DrivingWrapper, Frame, Info
+from nacdrive.envs.camera_noise import Camera, CameraNoise, NoisyCamera
 from nacdrive.envs.seeds import EXPERT_TEST, EXPERT_TRAINING, EXPERT_VALIDATION, POLICY_RECORDING, POLICY_TEST
 from nacdrive.layers.attention import MHALayer
+from nacdrive.layers.base import SequenceLayer
 from nacdrive.layers.registry import LAYERS, register
 from nacdrive.models.agents.cockpit import CockpitNet
 from nacdrive.models.agents.memory import Memory, MemorySpec, MemoryState
@@ -55,9 +60,10 @@ from nacdrive.models.agents.view import FrameStack, View
 from nacdrive.rl.imitate import Drives, LabelledDrive, label_of
 from nacdrive.rollout.batched_inference import drive_batched
 from nacdrive.rollout.dagger import supervised
-from nacdrive.rollout.drive import Drive, LoadedDrive
+from nacdrive.rollout.drive import Drive, LoadedDrive, OpenDrive
 from nacdrive.tasks.carracing import HUBER, SHARPNESS
 
+R = TypeVar("R")
 REPEAT, GAP_S, WINDOW, WIDTH, HEADS = 4, 0.08, 12, 64, 4
 """Frames for which an action is held, the seconds of that, and the memory: decisions, width, heads."""
 BETA, STEERING_NOISE = 0.7, 0.2
@@ -82,15 +88,14 @@ class Arm:
     """Whether a black frame is left out, and the action before it held."""
 
 
-class TimedMHA(MHALayer):
+class TimedMHA(SequenceLayer):
     """Attention whose tokens bear when they were: sines and cosines of the time, as many as nac-key has."""
 
     time_sense = "clock"
     past_sense = "times"
 
-    def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, **options: Any) -> None:
-        super().__init__(in_features + 32, d_model, num_heads, window, **options)
-        self.in_features = in_features
+    def build(self) -> None:
+        self.attention = MHALayer(self.in_features + 32, self.d_model, self.num_heads, self.window)
         self.frequencies = nn.Parameter(torch.logspace(0, -3, 16))
 
     def _timed(self, x: Tensor, t: Tensor) -> Tensor:
@@ -99,11 +104,15 @@ class TimedMHA(MHALayer):
 
     def forward(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
         assert t is not None
-        return super().forward(self._timed(x, t), t, padding)
+        y: Tensor = self.attention(self._timed(x, t), t, padding)
+        return y
+
+    def init_state(self, batch_size: int, window: int | None = None) -> Any:
+        return self.attention.init_state(batch_size, window)
 
     def step(self, x: Tensor, t: Tensor | None, state: Any) -> tuple[Tensor, Any]:
         assert t is not None
-        return super().step(self._timed(x, t), t, state)
+        return self.attention.step(self._timed(x, t), t, state)
 
 
 KEY: dict[str, Any] = {"mode": "steady", "time_features": 0, "topk": 8}
@@ -147,7 +156,7 @@ LAPS_FROM = 50
 """The first of the tracks for laps, after so many for events."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class World:
     """Where the arms drive, and how they are taught and judged there."""
 
@@ -192,10 +201,10 @@ class World:
         return Drive(**same, safety_stop=False, recover=False, **how)
 
     def make_env(self) -> DrivingEnv:
-        """The environment of the events."""
-        spec = self.drive().env_spec
-        steering = {"continuous": True} if spec.actions else {}
-        return spec.make({**self.options, "repeat": REPEAT, "track": self.track, **steering})
+        """Its environment, through a good camera."""
+        drive = self.drive()
+        steering = {"continuous": True} if drive.env_spec.actions else {}
+        return drive.env_spec.make({**drive.options, "track": self.track, **steering})
 
     def seen(self, frame: Frame) -> Frame:
         """The rows of ``frame`` that are seen."""
@@ -287,7 +296,7 @@ def register_layers() -> None:
 
 
 class ArmNet(nn.Module):
-    """Frames, and gap and age of the newest, -> steering (and pedal); arms differ in ``memory`` (``stack`` in frames)."""
+    """Frames, gap and age of the newest -> steering (and pedal); arms differ in ``memory`` (``stack`` in frames)."""
 
     def __init__(self, arm: Arm, world: World = CARRACING) -> None:
         super().__init__()
@@ -358,6 +367,60 @@ def decide(net: ArmNet, questions: Sequence[Question]) -> list[Any]:
     return [(row, MemoryState(*(part[k, None] for part in state))) for k, row in enumerate(rows)]
 
 
+# ------------------------------------------------------------------------------------------------ drives side by side
+
+
+ALONE = threading.RLock()
+
+
+class Alone(DrivingWrapper):
+    """An environment while which draws no other one does: Panda3D may be used by one thread at a time."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, Any]:
+        with ALONE:
+            return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Frame, SupportsFloat, bool, bool, Any]:
+        with ALONE:
+            return self.env.step(action)
+
+
+class Garage:
+    """Environments of a world for drives side by side, used again and again: what Panda3D made is freed in no thread of
+    its own, which is why the collector of cycles runs in ``drive`` alone.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.free: list[Alone] = []
+
+    def drive(self, job: Callable[[int, Any], R], tracks: Iterable[int], net: ArmNet) -> list[R]:
+        """What ``job(track, ask)`` returns for each track, in their order, ``net`` deciding for all at once."""
+        gc.collect()
+        gc.disable()
+        try:
+            return drive_batched(job, tracks, lambda asked: decide(net, asked))
+        finally:
+            gc.enable()
+
+    @contextmanager
+    def open(self, drive: Drive, agent: Agent, track: int, **how: Any) -> Iterator[OpenDrive]:
+        """``LoadedDrive.open``; ``how`` are its further arguments, or its expert."""
+        with ALONE:
+            alone = self.free.pop() if self.free else Alone(self.world.make_env())
+        env = NoisyCamera(alone, drive.camera) if drive.camera.active else alone
+        try:
+            yield LoadedDrive(drive, driver=agent, expert=how.pop("expert", None)).open(track, env=env, **how)
+        finally:
+            self.free.append(alone)
+
+
+@cache
+def garage(world: World) -> Garage:
+    """That of this process."""
+    return Garage(world)
+
+
 # ---------------------------------------------------------------------------------------------------- labelled drives
 
 
@@ -417,7 +480,7 @@ def label(track: int, agent: Agent, beta: float) -> tuple[LabelledDrive, NDArray
     teacher = load_expert(world.teacher, discrete_only=False)
     drive = world.drive(camera=camera, steering_noise=noise, beta=beta, expert=world.teacher)
     frames, labels, t, times = [], [], [], []
-    with LoadedDrive(drive, expert=teacher, driver=agent).open(track, rng=rng) as opened:
+    with garage(world).open(drive, agent, track, expert=teacher, rng=rng) as opened:
         for tick in supervised(opened):
             assert tick.expert is not None
             if not tick.held:
@@ -436,7 +499,7 @@ def collect(net: ArmNet, seed: int, number: int) -> list[tuple[LabelledDrive, ND
     def drive(track: int, ask: Callable[[Question], Any]) -> tuple[LabelledDrive, NDArray[np.float32]]:
         return label(track, Agent(net.arm, ask, net.world), beta)
 
-    return drive_batched(drive, tracks_of(seed, number, net.world), lambda asked: decide(net, asked))
+    return garage(net.world).drive(drive, tracks_of(seed, number, net.world), net)
 
 
 # ------------------------------------------------------------------------------------------------------------ training
@@ -545,10 +608,10 @@ def judge_laps(net: ArmNet, tracks: range) -> dict[str, list[float]]:
         how = net.world.drive(camera=camera)
 
         def drive(track: int, ask: Callable[[Question], Any], how: Drive = how) -> float:
-            with LoadedDrive(how, driver=Agent(net.arm, ask, net.world)).open(track) as opened:
+            with garage(net.world).open(how, Agent(net.arm, ask, net.world), track) as opened:
                 return net.world.score(opened)
 
-        laps = drive_batched(drive, sorted(tracks), lambda asked: decide(net, asked))
+        laps = garage(net.world).drive(drive, sorted(tracks), net)
         scores[name] = [round(score, 1 if net.world.speed_mph is None else 3) for score in laps]
     return scores
 
