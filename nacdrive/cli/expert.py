@@ -73,7 +73,10 @@ def run_train(config: ExpertTrainConfig) -> None:
         task = bar.add_task("training", total=settings.timesteps, state="starting the worker processes")
 
         def show(progress: Progress) -> None:
-            bar.update(task, completed=progress.decisions, state=progress_text(progress))
+            minutes, seconds = divmod(round(progress.seconds_left), 60)
+            shown = "-" if math.isnan(progress.mean_return) else f"{progress.mean_return:.0f}"
+            state = f"return {shown} · {progress.frames_per_s:,.0f} frames/s · {minutes}:{seconds:02d} left"
+            bar.update(task, completed=progress.decisions, state=state)
             if (evaluation := progress.evaluation) is not None:
                 bar.console.print(
                     f"{progress.decisions:>9,} decisions: official return {mean_text(evaluation)}, "
@@ -117,13 +120,6 @@ def round_text(progress: RoundProgress) -> str:
 def mean_text(returns: dict[str, Any]) -> str:
     """Mean and, where there is one, the standard deviation."""
     return f"{returns['mean']:.1f}" + ("" if returns["std"] is None else f" ± {returns['std']:.1f}")
-
-
-def progress_text(progress: Progress) -> str:
-    """Return, speed and time left, in one line."""
-    minutes, seconds = divmod(round(progress.seconds_left), 60)
-    shown = "-" if math.isnan(progress.mean_return) else f"{progress.mean_return:.0f}"
-    return f"return {shown} · {progress.frames_per_s:,.0f} frames/s · {minutes}:{seconds:02d} left"
 
 
 def run_eval(config: EvalConfig) -> dict[str, Any]:

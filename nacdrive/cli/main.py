@@ -321,9 +321,10 @@ def main() -> None:
     except KeyboardInterrupt as stop:
         say(f"\nnacdrive: stopped; {str(stop) or 'what was complete is kept.'}")
         code = 130
-    except BrokenPipeError:
-        # The reader of our output (such as `head`) has gone: nothing is wrong.
-        code = 0
+    except (BrokenPipeError, SystemExit) as end:
+        # The reader of our output (such as `head`) has gone: nothing is wrong. Rich ends the program with 1 then.
+        is_gone = any(isinstance(one, BrokenPipeError) for one in (end, end.__context__))
+        code = 0 if is_gone else getattr(end, "code", 0)
     except (OSError, RuntimeError) as error:
         # pathlib makes a RuntimeError of links that lead round in a circle.
         loop = isinstance(error.__context__, OSError) and "Symlink loop" in str(error)

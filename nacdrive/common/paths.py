@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from nacdrive.common.errors import UserError, quoted, unknown_name
+from nacdrive.common.errors import UserError, instead_of, unknown_name
 
 PACKAGE = Path(__file__).resolve().parents[1]
 CHECKOUT = PACKAGE.parent
@@ -21,13 +21,18 @@ def shipped(kind: Literal["agents", "recordings", "www"]) -> Path:
     return inside if inside.is_dir() else CHECKOUT / IN_CHECKOUT[kind]
 
 
+def expand_home(path: Path | str) -> Path:
+    """``path`` with a home folder in the place of ``~``; ``UserError`` where nobody has that one."""
+    with instead_of(RuntimeError, f"the home folder in {path} is not known: give the whole path."):
+        return Path(path).expanduser()
+
+
 def find_model(name: Path | str, task: str | None = None) -> Path:
     """The file ``name`` if it exists, or else the shipped model of that name: ``carracing/nac_steady``, or without the
     task ``nac_steady.pt``, ``nac_steady`` or ``nac-steady`` (of ``task``; CarRacing's if that is None). A ``UserError``
     names the shipped models or suggests the nearest.
     """
-    with quoted(f"{name}: ", "; give the whole path.", RuntimeError):
-        given = Path(name).expanduser()
+    given = expand_home(name)
     if given.exists() and not given.is_dir():
         return given
     folder, _, short = str(name).rpartition("/")
@@ -69,13 +74,13 @@ def find_recording(folder: Path) -> Path:
 
 def data_folder() -> Path:
     """Where data sets lie: ``$NACDRIVE_DATA``, or ``data`` in the working folder."""
-    return Path(os.environ.get("NACDRIVE_DATA") or "data").expanduser()
+    return expand_home(os.environ.get("NACDRIVE_DATA") or "data")
 
 
 def cache_folder() -> Path:
     """Where what can be computed again is kept: ``$NACDRIVE_CACHE``, or ``nacdrive`` in the user's cache folder."""
     if given := os.environ.get("NACDRIVE_CACHE"):
-        return Path(given).expanduser()
+        return expand_home(given)
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData/Local")
     elif sys.platform == "darwin":

@@ -138,8 +138,7 @@ class Registry(Generic[T]):
 
     def names(self) -> tuple[str, ...]:
         """All known names: the built-in ones first, in their order, then the added ones."""
-        installed = installed_entries(self.group).names
-        return tuple(dict.fromkeys([*self._builtin, *self._registered, *sorted(installed)]))
+        return tuple(dict.fromkeys([*self._builtin, *self._registered, *sorted(installed_entries(self.group).names)]))
 
     def __contains__(self, name: str) -> bool:
         return name in self.names()

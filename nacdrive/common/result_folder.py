@@ -80,7 +80,11 @@ def result_folder(path: Path, *, overwrite: bool = False, resume: bool = False, 
             raise UserError(f"{path} already holds a result: give --resume, --overwrite, or another --out.")
         if full and overwrite:
             refuse_special_place(path)
-            refuse_foreign(path)
+            if (foreign := next(_foreign(path, path, own_names(path)), None)) is not None:
+                raise UserError(
+                    f"{foreign} was not made by nacdrive, so --overwrite leaves {path} as it is: "
+                    "move it away, or give another --out."
+                )
             aside = path / REPLACED
             aside.mkdir(exist_ok=True)
             # The marker goes last.
@@ -270,15 +274,6 @@ def refuse_special_place(path: Path) -> None:
             raise UserError(f"{path} is or holds {name}, where --overwrite deletes nothing: give another --out.")
     if real == Path(real.anchor) or (real / ".git").exists():
         raise UserError(f"{path} is a root or a repository, where --overwrite deletes nothing: give another --out.")
-
-
-def refuse_foreign(folder: Path) -> None:
-    """Raise unless all that ``folder`` holds is nacdrive's own."""
-    if (foreign := next(_foreign(folder, folder, own_names(folder)), None)) is not None:
-        raise UserError(
-            f"{foreign} was not made by nacdrive, so --overwrite leaves {folder} as it is: "
-            "move it away, or give another --out."
-        )
 
 
 def _foreign(folder: Path, root: Path, own: set[str]) -> Iterator[Path]:

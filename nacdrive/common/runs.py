@@ -67,8 +67,10 @@ def run_record(config: Any, **more: Any) -> dict[str, Any]:
     }
 
 
-def check_resumable(folder: Path, config: Any, free_to_change: Collection[str], data: Mapping[str, str] = {}) -> None:
-    """Write ``folder``'s run.json for ``config`` (a dataclass), or compare with the one of the run to be resumed;
+def check_resumable(
+    folder: Path, config: Any, free_to_change: Collection[str], data: Mapping[str, str] = {}, *, write: bool = True
+) -> None:
+    """Compare ``config`` (a dataclass) with ``folder``'s run.json, if a run is to be resumed, and ``write`` that anew;
     ``UserError`` if that was begun with other options than those ``free_to_change``, or other ``data``: fingerprints.
     """
     path, known = folder / RUN, dict[str, Any]()
@@ -91,7 +93,8 @@ def check_resumable(folder: Path, config: Any, free_to_change: Collection[str], 
                 f"{folder} was begun with {', '.join(changed)}: resume with the same options and data, or give another "
                 "--out, or --overwrite to begin anew."
             )
-    write_json(path, run_record(config, data={**known, **data}))
+    if write:
+        write_json(path, run_record(config, data={**known, **data}))
 
 
 def plain(value: Any) -> Any:

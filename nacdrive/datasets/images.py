@@ -48,7 +48,12 @@ def decode_image(data: bytes) -> NDArray[np.uint8]:
     image_header(data)
     unreadable = quoted("not a readable image: ", "", OSError, SyntaxError, ValueError, kind=ImageError)
     with unreadable, Image.open(BytesIO(data), formats=FORMATS) as image:
-        return np.asarray(image.convert("RGB"))
+        return np.asarray(eight_bits(image).convert("RGB"))
+
+
+def eight_bits(image: Image.Image) -> Image.Image:
+    """A grey picture of 16 bits a pixel with 8 of them, where Pillow's ``convert`` cuts off at 255; others as is."""
+    return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)) if image.mode.startswith("I;16") else image
 
 
 def image_header(data: bytes) -> tuple[int, int, str]:

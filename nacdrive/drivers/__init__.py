@@ -11,7 +11,7 @@ from typing import Any
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError, in_a_sentence, unknown_name
 from nacdrive.common.files import file_checksum
-from nacdrive.common.paths import shipped
+from nacdrive.common.paths import expand_home, shipped
 from nacdrive.common.plugins import Registry
 from nacdrive.drivers.base import Driver, DriverWrapper, PolicyFailureError
 from nacdrive.envs.base import DrivingEnv, Frame, Info
@@ -86,7 +86,7 @@ def driver_checksum(driver: str) -> str | None:
 
 def expert_file(path_or_name: str | Path) -> Path:
     """File of a trained expert: the shipped one for its name (``SHIPPED``), if no file has that name."""
-    path = Path(path_or_name).expanduser()
+    path = expand_home(path_or_name)
     if str(path_or_name) in SHIPPED and not path.is_file():
         return shipped("agents") / SHIPPED[str(path_or_name)]
     return path

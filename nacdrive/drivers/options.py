@@ -10,6 +10,7 @@ from annotated_types import Interval
 
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.options import Device, Options, Share
+from nacdrive.common.paths import expand_home
 from nacdrive.drivers import DRIVERS
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.registry import ENVIRONMENTS, EnvSpec, env_spec
@@ -114,7 +115,7 @@ class Driving(ModelOption, DriverOption, ExpertOption, SpeedOption, Device):
 
 def check_expert(spec: EnvSpec, expert: str | None, also: tuple[str, ...] = (), name: str = "--expert") -> None:
     """Refuse an expert that ``spec`` does not know; files, ``module:Name`` and drivers of no environment pass."""
-    if expert is None or ":" in expert or expert in (*spec.experts, *also) or Path(expert).expanduser().is_file():
+    if expert is None or ":" in expert or expert in (*spec.experts, *also) or expand_home(expert).is_file():
         return
     known = {one for other in map(env_spec, ENVIRONMENTS.names()) for one in other.experts}
     if expert in known:

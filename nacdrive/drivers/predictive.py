@@ -176,8 +176,7 @@ def predict(car: Any, road: Road, steps: int, decisions: int = AHEAD) -> Cars:
     masses = np.array([body.mass for body in bodies])
     x, y = masses @ np.array([body.worldCenter for body in bodies]) / MASS
     vx, vy = masses @ np.array([body.linearVelocity for body in bodies]) / MASS
-    centre = np.array(hull.GetLocalPoint((x, y)))
-    places = np.array(dynamics.WHEELPOS) * dynamics.SIZE - centre
+    places = np.array(dynamics.WHEELPOS) * dynamics.SIZE - np.array(hull.GetLocalPoint((x, y)))
     # A column for each of the values, a row for each car.
     cars = np.array([[x, y, vx, vy, hull.angle, hull.angularVelocity, car.wheels[0].joint.angle, car.wheels[2].gas, 0]])
     spin = np.array([[wheel.omega for wheel in car.wheels]])

@@ -179,8 +179,7 @@ class _Continuous:
         # Far off the middle the point has to lie further ahead, or the car would cross the road at a steep angle.
         reach = max(reach, 1.5 * abs(position.offset))
         target, along = self.env.track.at(position.s + reach)
-        beside = self._beside(position.s + reach)
-        target[:2] += beside * np.array((-math.sin(along), math.cos(along)))
+        target[:2] += self._beside(position.s + reach) * np.array((-math.sin(along), math.cos(along)))
         # The rear axle follows the arc.
         east, north = car.position[:2] - WHEELBASE / 2 * np.array((math.cos(car.heading), math.sin(car.heading)))
         to_east, to_north = target[0] - east, target[1] - north

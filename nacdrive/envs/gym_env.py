@@ -120,8 +120,7 @@ class GymEnv(DrivingEnv):
         pedals = [action.throttle, action.brake] if space.shape == (3,) else [action.throttle - action.brake]
         wanted = np.array([action.steering, *pedals][: space.shape[0]])
         # Where a number cannot be negative, 0 is its lowest value; elsewhere -1 is.
-        pedal = space.low >= 0
-        share = np.where(pedal, np.clip(wanted, 0, 1), (np.clip(wanted, -1, 1) + 1) / 2)
+        share = np.where(space.low >= 0, np.clip(wanted, 0, 1), (np.clip(wanted, -1, 1) + 1) / 2)
         return (space.low + share * (space.high - space.low)).astype(space.dtype)
 
     def metrics(self) -> dict[str, float]:

@@ -12,7 +12,7 @@ from torch.nn.functional import elu
 from nacdrive.layers.base import SequenceLayer, split_heads, visible
 from nacdrive.layers.windowed import InputLayer, WindowedLayer
 from nacdrive.nac.streaming import check_state
-from nacdrive.nac.validation import check_heads, tracing
+from nacdrive.nac.validation import check_heads, check_step, check_times, tracing
 
 TINY = 1e-6  # keeps quotients finite
 CHUNK = 128  # queries that see each other by a matrix; what came before is one sum
@@ -74,6 +74,8 @@ class MHALayer(SequenceLayer):
         return nn.functional.scaled_dot_product_attention(q, k, v, seen, dropout, is_causal=causal)
 
     def forward(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
+        if t is not None:
+            check_times("t", t, *x.shape[:2])
         if padding is not None:
             x = x.masked_fill(padding.unsqueeze(-1), 0.0)  # not even NaN in padding may matter
         seen = visible(x.shape[1], self.window, padding, x.device)
@@ -91,6 +93,7 @@ class MHALayer(SequenceLayer):
         return Cache(self.window_of(window))
 
     def step(self, x: Tensor, t: Tensor | None, state: Cache) -> tuple[Tensor, Cache]:
+        check_step(x, t, len(x), self.in_features, self.out.weight)
         q, k, v = self._heads(x.unsqueeze(1))
         check_state(state, Cache, "keys", (len(x), k.shape[1], -1, k.shape[3]), k.dtype, x)
         window, keys, values = state

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from nacdrive.layers.base import SequenceLayer, last_step, visible
 from nacdrive.layers.registry import build
 from nacdrive.nac.streaming import check_state
-from nacdrive.nac.validation import check_heads, one_of, require, whole
+from nacdrive.nac.validation import check_heads, check_times, one_of, require, whole
 
 POOLINGS = ("last", "mean", "attention")
 
@@ -201,6 +201,7 @@ class StackLayer(SequenceLayer):
                 real = torch.ones_like(x[..., 0]) if padding is None else (~padding).to(x.dtype)
                 gaps = real.cumsum(1) + (seen - 1)
             else:
+                t = check_times("t", t, *x.shape[:2])
                 gaps = (t if padding is None else t.masked_fill(padding, 0.0)) / self.gap_s
             phase = gaps.unsqueeze(-1) * self.frequencies
             x = torch.cat([x, phase.sin().to(x.dtype), phase.cos().to(x.dtype)], -1)
@@ -233,7 +234,7 @@ class StackLayer(SequenceLayer):
     def step(self, x: Tensor, t: Tensor | None, state: StackState) -> tuple[Tensor, StackState]:
         own = isinstance(state, StackState) and len(state.layers) == len(self.blocks)
         require(own, "state", type(state).__name__, "a StackState, as this layer's own init_state and step give")
-        x = self._embed(x.unsqueeze(1), None if t is None else t.unsqueeze(1), None, state.seen)[:, 0]
+        x = self._embed(x.unsqueeze(1), None if t is None else t.unsqueeze(-1), None, state.seen)[:, 0]
         states = []
         for block, before in zip(self._blocks(), state.layers, strict=True):
             x, after = block.step(x, t, before)

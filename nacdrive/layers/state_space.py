@@ -51,8 +51,7 @@ class S4Layer(InputLayer):
         if tracing():
             y = self.recur_real(u, dt)
         else:
-            even = bool(((dt - 1).abs() < EVEN).all())
-            y = self.convolve(u) if even else self.recur(u, dt)
+            y = self.convolve(u) if bool(((dt - 1).abs() < EVEN).all()) else self.recur(u, dt)
         return nn.functional.glu(self.out(nn.functional.gelu(y + self.D * u)))
 
     def _system(self) -> tuple[Tensor, Tensor]:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from nacdrive.layers.base import SequenceLayer, sliding_windows
 from nacdrive.nac.streaming import check_state
+from nacdrive.nac.validation import check_step, check_times
 
 
 class WindowState(NamedTuple):
@@ -51,6 +52,7 @@ class WindowedLayer(SequenceLayer):
             with torch.autocast(x.device.type, enabled=False):
                 return WindowedLayer.forward(self, x.to(next(self.parameters(), x).dtype), t, padding)
         B, T, _ = x.shape
+        t = None if t is None else check_times("t", t, B, T)
         present = torch.ones((B, T), dtype=torch.bool, device=x.device) if padding is None else ~padding
         if padding is not None:
             x = x.masked_fill(padding.unsqueeze(-1), 0.0)  # not even NaN in padding may matter
@@ -68,8 +70,7 @@ class WindowedLayer(SequenceLayer):
             return self._scan(u, t, None)
         # Valid steps first, in their order, so that the pass never meets a padding step.
         order = torch.argsort(padding.long(), dim=1, stable=True)
-        absent = padding.gather(1, order)
-        y = self._scan(u.gather(1, order.unsqueeze(-1).expand_as(u)), t.gather(1, order), absent)
+        y = self._scan(u.gather(1, order.unsqueeze(-1).expand_as(u)), t.gather(1, order), padding.gather(1, order))
         last_valid = (~padding).long().cumsum(dim=1) - 1
         picked = y.gather(1, last_valid.clamp(min=0).unsqueeze(-1).expand_as(y))
         return picked.masked_fill((last_valid < 0).unsqueeze(-1), 0.0)
@@ -90,6 +91,7 @@ class WindowedLayer(SequenceLayer):
         if torch.is_autocast_enabled(x.device.type):
             with torch.autocast(x.device.type, enabled=False):
                 return WindowedLayer.step(self, x.to(next(self.parameters(), x).dtype), t, state)
+        check_step(x, t, len(x), self.in_features, next(self.parameters(), x))
         now = self.project(x).unsqueeze(1)
         check_state(state, WindowState, "u", (len(x), -1, now.shape[2]), now.dtype, x)
         window, u, past = state

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from nacdrive.common import camera_mount
 from nacdrive.layers import build
 from nacdrive.models.config import PolicyConfig
+from nacdrive.nac.validation import require
 
 # BT.601 as in OpenCV's RGB2YUV: rows Y, U, V.
 YUV = ((0.299, 0.587, 0.114), (-0.147108, -0.288804, 0.435912), (0.614777, -0.514799, -0.099978))
@@ -97,6 +98,10 @@ class DrivingNetwork(nn.Module):
     def __init__(self, config: PolicyConfig) -> None:
         super().__init__()
         self.config = config
+        size, camera = (config.height, config.width), (camera_mount.HEIGHT, camera_mount.WIDTH)
+        require(not config.upright or size == camera, "upright", True, f"False but for frames of {camera}")
+        allowed = "some of the rows, or a resize, with yuv or upright: by their size it is known that they were done"
+        require(config.input_size != size or not (config.yuv or config.upright), "crop", config.crop, allowed)
         changed = config.upright or config.crop is not None or config.resize is not None or config.yuv
         self.preprocess = Preprocess(config) if changed else None
         activation = {"relu": nn.ReLU, "elu": nn.ELU}[config.activation]

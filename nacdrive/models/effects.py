@@ -250,8 +250,7 @@ class EffectMeter:
             painted = mute_regions(config, decision.frame)
             pictures = torch.from_numpy(np.concatenate([decision.frame[np.newaxis], painted]))
             newest = network.features(pictures.to(next(network.parameters()).device))
-            past = newest[:0] if decision.past is None else decision.past
-            window = torch.cat([past, newest[:1]])
+            window = torch.cat([newest[:0] if decision.past is None else decision.past, newest[:1]])
             steps = len(window)
             times = [float(t) for t in decision.times]
             backs = [back for back in range(1, min(config.window, steps)) if back not in self.hidden]

@@ -214,8 +214,8 @@ class NAC(nn.Module):
             bias; the rows of padding have no meaning.
 
         Raises:
-            ValueError: a shape or dtype is not allowed, or ``time_input="gap"`` meets times that go back or are NaN.
-                Otherwise the values of times are not looked at, which would wait for a GPU: NaN gives NaN.
+            ValueError: a shape or dtype is not allowed, or ``time_input="gap"`` meets times that go back or are not
+                finite. Otherwise the values of times are not looked at, which would wait for a GPU: NaN gives NaN.
         """
         y, details = self._attend(
             query, key, value, t, key_t, key_padding_mask, is_causal, window, last_only, need_weights
@@ -403,9 +403,8 @@ class NAC(nn.Module):
         if padding is not None:
             none = none | padding
         gaps = torch.where(none, 0.0, t - torch.where(none, t, latest))
-        if not tracing() and not bool((gaps >= 0).all()):  # a decision by values would break the graph
-            back = -gaps.min().item()
-            what = "holds NaN or infinity" if math.isnan(back) else f"goes back by {back:g} s"
+        if not tracing() and not bool(((gaps >= 0) & t.isfinite()).all()):  # a decision by values breaks the graph
+            what = f"goes back by {-gaps.min():g} s" if bool(t.isfinite().all()) else "holds NaN or infinity"
             raise ValueError(f"t {what}; allowed are times that do not decrease (time_input='gap')")
         return torch.where(none, 1.0, gaps.to(wide) / self.time_scale)
 

@@ -355,8 +355,7 @@ class TrainingCallback(BaseCallback):
             *_, last = rollout(env, expert, seed)
             returns.append(last.episode_return)
         env.close()
-        seconds = round(time.monotonic() - began, 1)
-        evaluation = {**summary(returns), "episodes": len(returns), "seconds": seconds}
+        evaluation = {**summary(returns), "episodes": len(returns), "seconds": round(time.monotonic() - began, 1)}
         save_policy(self.out / "policies" / f"{self.num_timesteps:08d}.pt", policy, self._about(evaluation))
         if evaluation["mean"] > self.best:
             self.best = evaluation["mean"]

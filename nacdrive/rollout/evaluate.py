@@ -284,7 +284,12 @@ def film(
             entry = {"file": files[seed], "seed": seed, "episode_return": row["episode_return"]}
             entry |= {"drive": drive_name(seed, track), **({"track": track} if track else {})}
             films[f"{track}: {name}" if track else name] = entry
-    _remove_stale(out, jobs)
+    # Videos, drives and their pages of an earlier ranking go.
+    wanted = {job.film for job in jobs} | {job.kept for job in jobs}
+    wanted |= {film.with_suffix(".html") for film in wanted if film is not None}
+    for path in (*out.glob("*.mp4"), *out.glob("*_*.html"), *(out / DRIVES).glob("*.parquet")):
+        if path not in wanted and is_own(path):
+            path.unlink()
     # The drive is written last: without it the film is of one that was stopped.
     missing = [job for job in jobs if job.film is not None and not (job.film.exists() and job.kept.exists())]
     try:
@@ -302,15 +307,6 @@ def film(
                 partial.unlink(missing_ok=True)
     list_drives(drive, out / DRIVES)
     return films
-
-
-def _remove_stale(out: Path, jobs: Sequence[EvalJob]) -> None:
-    """Remove videos, drives and their pages of an earlier ranking."""
-    wanted = {job.film for job in jobs} | {job.kept for job in jobs}
-    wanted |= {film.with_suffix(".html") for film in wanted if film is not None}
-    for path in (*out.glob("*.mp4"), *out.glob("*_*.html"), *(out / DRIVES).glob("*.parquet")):
-        if path not in wanted and is_own(path):
-            path.unlink()
 
 
 def list_drives(drive: Drive, folder: Path) -> None:

@@ -20,7 +20,7 @@ from nacdrive.datasets.episode import SEEN
 from nacdrive.drivers.base import Driver, DriverLike, Saliency, as_driver
 from nacdrive.drivers.human import RestartEpisode
 from nacdrive.drivers.tick import Tick
-from nacdrive.envs.base import DrivingEnv, Frame, Info
+from nacdrive.envs.base import DrivingEnv, Frame
 
 
 class RealTimeClock:
@@ -128,7 +128,11 @@ def rollout(
             done = bool(terminated or truncated or state.finished)
             events = ["started"] * (step == 0) + [*state.events, *next_info.get("events", ())]
             if done:
-                events = _with_ending(events, next_info, terminated=terminated, stopped=state.failure is not None)
+                # One phrase for how the episode ended is the last of them.
+                ended = next_info.get("ended", "left the field" if terminated else "time is up")
+                if state.failure is not None and ended != "lap finished":
+                    ended = "stopped safely"
+                events = [event for event in events if event != ended] + [ended]
             t_s, next_t_s = float(info["t_s"]), float(next_info["t_s"])
             yield Tick(
                 episode=episode,
@@ -162,11 +166,3 @@ def rollout(
         with suppress(RestartEpisode):
             yield from drive()
             return
-
-
-def _with_ending(events: list[str], info: Info, *, terminated: bool, stopped: bool) -> list[str]:
-    """``events`` with one phrase for how the episode ended as the last of them."""
-    ended = info.get("ended", "left the field" if terminated else "time is up")
-    if stopped and ended != "lap finished":
-        ended = "stopped safely"
-    return [event for event in events if event != ended] + [ended]

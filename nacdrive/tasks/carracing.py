@@ -80,7 +80,7 @@ class CarRacing(Imitation):
             listed = ", ".join(f"{path} at {rate:g}/s" for rate, path in rates.items())
             raise UserError(f"the recordings have different frame rates ({listed}): train on those of one rate.")
 
-    def actions_of(self, episodes: Sequence[Episode]) -> Tensor:
+    def actions_of(self, episodes: Sequence[tuple[Path, Episode]]) -> Tensor:
         return torch.tensor(CHOICES)
 
     def sample(self, path: Path, episode: Episode, actions: Tensor | None) -> Sample:

@@ -118,7 +118,7 @@ class Imitation(DrivingTask):
                 f"some episodes in {', '.join(map(str, folders))} were driven by choices and others continuously: "
                 "train on those of one kind."
             )
-        actions = self.actions_of([episode for _, episode in episodes]) if discrete == {True} else None
+        actions = self.actions_of(episodes) if discrete == {True} else None
         samples = [self.sample(path, episode, actions) for path, episode in episodes]
         shapes = {tuple(sample.fields["frames"].shape[1:]) for sample in samples}
         if len(shapes) > 1:
@@ -133,15 +133,27 @@ class Imitation(DrivingTask):
             listed = ", ".join(f"{folder} of '{source}'" for source, folder in sources.items())
             raise UserError(f"the recordings are of different environments ({listed}): train on those of one.")
 
-    def actions_of(self, episodes: Sequence[Episode]) -> Tensor:
-        """[choices, 3] steering, throttle and brake of every choice, as they were driven; 0 of one that never was."""
-        widths = [0 if e.expert_logits is None else e.expert_logits.shape[1] for e in episodes]
-        widths += [len(names) for e in episodes if isinstance(names := e.meta.get("actions"), list)]
-        count = max(*widths, *(1 + int(max(labels_of(e).max(), e.choice.max())) for e in episodes))
-        table = np.zeros((count, 3), np.float32)
-        for e in episodes:
+    def actions_of(self, episodes: Sequence[tuple[Path, Episode]]) -> Tensor:
+        """[choices, 3] steering, throttle and brake of every choice, as they were driven; 0 of one that never was.
+        ``UserError`` if a choice means one thing in one episode and another thing in another.
+        """
+        widths = [0 if e.expert_logits is None else e.expert_logits.shape[1] for _, e in episodes]
+        widths += [len(names) for _, e in episodes if isinstance(names := e.meta.get("actions"), list)]
+        count = max(*widths, *(1 + int(max(labels_of(e).max(), e.choice.max())) for _, e in episodes))
+        table, seen = np.zeros((count, 3), np.float32), dict[int, tuple[Path, NDArray[np.float32]]]()
+        for path, e in episodes:
             driven = e.choice >= 0
-            table[e.choice[driven]] = np.stack([e.steering, e.throttle, e.brake], axis=1)[driven]
+            choice, control = e.choice[driven], np.stack([e.steering, e.throttle, e.brake], axis=1)[driven]
+            table[choice] = control
+            if (table[choice] != control).any():
+                continue  # What was measured rather than chosen says nothing of what a choice means.
+            for one in set(choice.tolist()):
+                where, before = seen.setdefault(one, (path, table[one].copy()))
+                if np.abs(before - table[one]).max() > 1e-3:
+                    raise UserError(
+                        f"choice {one} is {before} (steering, throttle, brake) in {where} and {table[one]} in {path}: "
+                        "train on recordings whose choices mean the same."
+                    )
         return torch.from_numpy(table)
 
     def sample(self, path: Path, episode: Episode, actions: Tensor | None) -> Sample:

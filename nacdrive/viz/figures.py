@@ -48,8 +48,7 @@ def draw_curve(log: Path, target: Path, env: str = "CarRacing-v3") -> None:
         where = "unseen tracks, official renderer" if carracing else "unseen episodes"
         axes.plot(at, mean, "o-", color="#0b6e99", label=f"{where} (mean of {count})")
         axes.plot(at, worst, "v", color="#c44e52", label="worst of them")
-    axes.set_xlabel("decisions, millions")
-    axes.set_ylabel("return")
+    axes.set(xlabel="decisions, millions", ylabel="return")
     if carracing:
         axes.axhline(900, color="#444444", linewidth=0.8, linestyle=":")
         axes.annotate("900: solved", (0, 900), xytext=(2, 4), textcoords="offset points", fontsize=8)

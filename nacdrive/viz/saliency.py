@@ -59,8 +59,7 @@ class GradCam:
         if recent.past is not None:
             features = torch.cat([recent.past, features])
         times = torch.from_numpy(recent.times).float().to(newest.device).unsqueeze(0)
-        last = network.sequence.last(features.unsqueeze(0), times, None)
-        return network.class_scores(network.head(last))
+        return network.class_scores(network.head(network.sequence.last(features.unsqueeze(0), times, None)))
 
 
 def scaled(map_: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -176,6 +176,14 @@ def test_closed_streams_are_no_trouble(closed: str) -> None:
     assert done.returncode == 0 and not done.stderr
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")
+@pytest.mark.parametrize("words", ["help eval", f"recordings info {SAMPLE}", "bench --help"])
+def test_a_reader_that_has_gone_is_a_normal_end_of_a_table_too(words: str) -> None:
+    line = f"{{ {sys.executable} -m nacdrive {words}; echo $? >&2; }} | true"
+    done = subprocess.run(line, shell=True, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert done.stderr == "0\n"
+
+
 def test_a_folder_of_the_user_survives_a_refused_resume_and_an_overwrite(
     short_recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

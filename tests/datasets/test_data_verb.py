@@ -41,6 +41,27 @@ def test_check_counts_and_names(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert len(lines) == 8 and lines[-1] == "PROBLEM: 1 more files of Bearing1_1 are damaged"
 
 
+def test_a_damaged_first_file_is_named_and_the_others_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = made_bearings.xjtu(tmp_path, "Bearing1_1")
+    made_bearings.xjtu(tmp_path, "Bearing1_2", 3)
+    for number in (1, 4):
+        (first / f"{number}.csv").write_text("nan,2\n")
+    warm = made_bearings.pronostia(tmp_path / "p", temperature=True)
+    (warm / "temp_00002.csv").write_text("9;0;40\n9;0\n")
+    made_bearings.pronostia(tmp_path / "p", "Bearing1_2")
+    assert dispatch(["data", "check", "xjtu-sy", str(tmp_path)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.startswith("PROBLEM: ") for line in lines] == [True, True, False]
+    assert "1.csv line 1 holds 'nan'" in lines[0] and "4.csv line 1 holds 'nan'" in lines[1]
+    assert lines[2].startswith("Bearing1_2 (35Hz12kN): 3 snapshots")
+    # Where every file of vibration is sound it is what kept the bearing from being opened.
+    assert dispatch(["data", "check", "pronostia", str(tmp_path / "p")]) == 1
+    problem, line = capsys.readouterr().out.splitlines()
+    assert "temp_00002.csv line 1 has 3 columns where 5 belong" in problem and line.startswith("Bearing1_2 ")
+
+
 def test_odd_clocks_are_noted_but_no_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = made_bearings.pronostia(tmp_path, temperature=True)
     path = folder / "acc_00003.csv"

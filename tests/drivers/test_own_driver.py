@@ -17,6 +17,7 @@ from nacdrive.envs.registry import CARRACING, env_spec
 from nacdrive.rollout.drive import action_repeat, driver_options
 from nacdrive.rollout.rollout import rollout
 
+NOBODYS = "~nobody-of-that-name/x.pt"
 OWN = """
 from nacdrive.common.action import Action
 from nacdrive.drivers.base import Driver, DriverState
@@ -113,3 +114,10 @@ def test_one_that_cannot_be_made_is_named() -> None:
         load_driver("own_driver:Needy")
     with pytest.raises(UserError, match="module 'own_driver' has no 'Absent'"):
         load_driver("own_driver:Absent")
+
+
+def test_a_home_folder_that_nobody_has_is_a_sentence() -> None:
+    with pytest.raises(UserError, match=f"the home folder in {NOBODYS} is not known: give the whole path"):
+        check_expert(CARRACING, NOBODYS)
+    with pytest.raises(UserError, match="is not known: give the whole path"):
+        load_expert(NOBODYS)

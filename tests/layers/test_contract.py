@@ -280,6 +280,23 @@ def test_the_state_of_a_layer_of_another_kind_or_size_is_refused_in_one_sentence
         kinds["gru"].step(x, None, double.step(x.double(), None, double.init_state(1))[1])
 
 
+def test_times_of_another_shape_are_refused_in_one_sentence(name):
+    x, t = sequence()
+    for layer in (layer_of(name, 4), layers.build("stack", D, H, 4, in_features=F, layer=name, time_features=2)):
+        for wrong in (t[:, 1:], t.T, t[:1].expand(B + 1, -1), t.unsqueeze(-1), t[0, 0], t > 0):
+            with pytest.raises(ValueError, match=r"t has (shape|dtype) .*; allowed is .* \(seconds\)"):
+                layer(x, wrong)
+        for wrong in (t[:1, 0].expand(B + 1), t[:, :1], t[0, 0]):
+            with pytest.raises(ValueError, match=r"t has shape .*; allowed is .* \(seconds\)"):
+                layer.step(x[:, 0], wrong, layer.init_state(B))
+
+
+@torch.no_grad()
+def test_times_may_be_shared_by_the_batch(name):
+    layer, (x, t) = layer_of(name, 4), sequence()
+    torch.testing.assert_close(layer(x, t[0]), layer(x, t[:1].expand(B, -1)))
+
+
 def test_an_error_of_the_layer_itself_becomes_one_sentence():
     class Failing(LSTMLayer):
         def forward(self, x, t=None, padding=None):

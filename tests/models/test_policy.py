@@ -78,6 +78,20 @@ def test_a_frame_of_another_shape_is_refused():
         new_policy().step(np.zeros((48, 48, 3), np.uint8), 0.0)
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"yuv": True}, "crop=None; allowed is some of the rows, or a resize, with yuv or upright"),
+        ({"yuv": True, "crop": (0, 96)}, r"crop=\(0, 96\); allowed is some of the rows"),
+        ({"upright": True, "height": 160, "width": 320}, "crop=None; allowed is some of the rows"),
+        ({"upright": True, "crop": (10, 90)}, r"upright=True; allowed is False but for frames of \(160, 320\)"),
+    ],
+)
+def test_what_would_be_done_to_no_picture_is_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        Policy.new(PolicyConfig(task="own", model="dense", actions=(), d_model=8, num_heads=2, **options), "own")
+
+
 def test_a_saved_policy_drives_as_before(tmp_path):
     policy, frames = new_policy("nac-euler", window=4), frames_of(3)
     save_policy(policy, tmp_path / "nac_euler.pt", {"seed": 7})

@@ -102,6 +102,13 @@ def test_time_that_runs_backwards_is_refused_where_gaps_matter() -> None:
     for nowhere in (torch.nan, torch.inf):
         with pytest.raises(ValueError, match="t holds NaN or infinity"):
             layer(X, t=torch.tensor([0.0, 1.0, nowhere, nowhere, 3.0]))
+        for place in (0, -1):
+            t = torch.arange(5.0)
+            t[place] = nowhere
+            with pytest.raises(ValueError, match="t holds NaN or infinity"):
+                layer(X, t=t)
+        with pytest.raises(ValueError, match="t holds NaN or infinity"):
+            layer.step(X[:, 0], torch.full((2,), nowhere), layer.init_state(2, 3))
 
 
 @pytest.mark.parametrize("paper", [False, True], ids=["defaults", "paper"])

@@ -90,8 +90,9 @@ def test_an_action_that_the_environment_names_is_known_before_anybody_takes_it(t
     recording = Recording.open(record(tmp_path / "r", episodes=1, steps=3))
     episode = recording.load(0)
     names = ["wait", "left", "right", "back"]
-    assert len(TASK.actions_of([episode])) <= 3
-    assert len(TASK.actions_of([episode, dataclasses.replace(episode, meta={"actions": names})])) == 4
+    one = (recording.episodes[0].path, episode)
+    assert len(TASK.actions_of([one])) <= 3
+    assert len(TASK.actions_of([one, (one[0], dataclasses.replace(episode, meta={"actions": names}))])) == 4
 
 
 def test_continuous_control_gives_steering_and_pedal(tmp_path):
@@ -129,6 +130,17 @@ def test_what_does_not_belong_together_is_refused(tmp_path):
         TASK.load([one, other])
     with pytest.raises(UserError, match="driven by choices and others continuously"):
         TASK.load([one, record(tmp_path / "c", episodes=1, kind="pedals", start=20)])
+    # Of the same environment, by its name, and with other actions.
+    writer = RecordingWriter(tmp_path / "e", source="my_env:make", fps=10.0, expert="rule")
+    episode = Recording.open(record(tmp_path / "f", episodes=1, start=40)).load(0)
+    writer.add(dataclasses.replace(episode, steering=-episode.steering))
+    with pytest.raises(UserError, match=r"choice 1 is \[0.5 0.  0.6\] .* in .*a.episode.* and \[-0.5 .*: train on"):
+        TASK.load([one, tmp_path / "e"])
+    assert len(TASK.load([one, tmp_path / "f"])) == 2
+    # A wheel that was measured says nothing of what a choice means.
+    writer = RecordingWriter(tmp_path / "g", source="my_env:make", fps=10.0, expert="rule")
+    writer.add(dataclasses.replace(episode, steering=np.linspace(-1, 1, len(episode))))
+    assert len(TASK.load([one, tmp_path / "g"])) == 2
     with pytest.raises(UserError, match="different sizes"):
         TASK.load([one, record(tmp_path / "d", episodes=1, size=(48, 48), start=30)])
     with pytest.raises(UserError, match="--data"):

@@ -66,8 +66,7 @@ class Station:
         # The nearest point of each piece of the line, not its nearest corner: else the count would go in steps.
         share = (away * self._along[near]).sum(axis=1) / self._lengths[near] ** 2
         share = np.clip(share, 0.0, 1.0)
-        apart = ((away - share[:, None] * self._along[near]) ** 2).sum(axis=1)
-        best = int(apart.argmin())
+        best = int(((away - share[:, None] * self._along[near]) ** 2).sum(axis=1).argmin())
         first, self._index = self._index is None, int(near[best])
         place = float(self._starts[self._index] + share[best] * self._lengths[self._index])
         if not first:

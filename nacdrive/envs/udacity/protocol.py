@@ -92,11 +92,6 @@ class LegacySocket(Socket):  # type: ignore[misc]
         if self.last_ping and not self.old:
             self.last_ping, self.ping_due = None, time.monotonic() + self.server.ping_interval
 
-    def ping_when_due(self, now_s: float) -> None:
-        if self.ping_due is not None and now_s >= self.ping_due:
-            self.ping_due, self.last_ping = None, time.time()
-            self.send(packet.Packet(packet.PING))
-
     def trust(self) -> None:
         """Let it send large messages from now on."""
         self.largest_message = LARGEST_MESSAGE
@@ -256,8 +251,9 @@ class LegacyServer(socketio.Server):  # type: ignore[misc]
         """Ask those for a sign of life who are due; to be called all the time."""
         now_s = time.monotonic()
         for session in list(self.eio.sockets.values()):
-            if isinstance(session, LegacySocket):
-                session.ping_when_due(now_s)
+            if isinstance(session, LegacySocket) and session.ping_due is not None and now_s >= session.ping_due:
+                session.ping_due, session.last_ping = None, time.time()
+                session.send(packet.Packet(packet.PING))
 
     def session_of(self, sid: str) -> LegacySocket | None:
         """The Engine.IO session of a Socket.IO client; None once it has gone."""

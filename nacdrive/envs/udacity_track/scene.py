@@ -55,7 +55,9 @@ def build_scene(track: Track, appearance: Appearance, extras: Extras) -> tuple[N
     if extras.stains:
         lay_stains(root, track, extras)
     cast_shadows(root, track, appearance, rng)
-    lay_texture(tiled(root, "land", land_quads(ground, appearance, rng)), soil)
+    places = ground.corners()
+    land = Quads(places, ground.corners(land_colours(ground, appearance, rng)), places[:, :, :2] / 14.0)
+    lay_texture(tiled(root, "land", land), soil)
     tiled(root, "water", water_quads(track, ground, appearance), square=240.0)
     plant(root, track, ground, appearance, rng)
     build_up(root, track, ground, appearance, extras, flat, rng)
@@ -112,14 +114,8 @@ def build_up(
         tiled(root, "built", Quads.joined(parts)).set_two_sided(True)
 
 
-def land_quads(ground: Terrain, appearance: Appearance, rng: np.random.Generator) -> Quads:
-    """The land, coloured by slope and by patches of sand, grass and earth, lit by the sun."""
-    places = ground.corners()
-    return Quads(places, ground.corners(land_colours(ground, appearance, rng)), places[:, :, :2] / 14.0)
-
-
 def land_colours(ground: Terrain, appearance: Appearance, rng: np.random.Generator) -> Array:
-    """RGB per point of the grid, [rows, columns, 3]."""
+    """RGB per point of the grid, [rows, columns, 3]: by slope and patches of sand, grass and earth, lit by the sun."""
     normal = ground.normals()
     steep = np.clip((0.93 - normal[:, :, 2]) / 0.10, 0, 1)[:, :, None]
     patches = np.stack([meshes.grain(rng, 2.5) for _ in range(2)], axis=2)

@@ -211,8 +211,7 @@ class TrackPosition:
         away = place[:2] - self.track.line[self.index, :2]
         left = self.track.left[self.index]
         self.offset = -float(away @ left)
-        ahead = float(away @ (left[1], -left[0]))
-        self.s = (self.index * self.spacing + ahead) % self.length
+        self.s = (self.index * self.spacing + float(away @ (left[1], -left[0]))) % self.length
 
     def heading_error(self, heading: float) -> float:
         """Radians by which ``heading`` (counter-clockwise from east) points to the right of the road."""

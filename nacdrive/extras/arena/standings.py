@@ -20,8 +20,7 @@ def merit(row: Row) -> tuple[float, float, float]:
     then the shorter time; of laps that were not finished, the one that got further.
     """
     finished = bool(row["finished_lap"]) and row["failure"] is None
-    interventions = float(row.get("interventions", 0))
-    return (0.0, interventions, row["simulated_s"]) if finished else (1.0, 0.0, -row["progress"])
+    return (0.0, float(row.get("interventions", 0)), row["simulated_s"]) if finished else (1.0, 0.0, -row["progress"])
 
 
 def ranking(rows: Mapping[str, Row]) -> list[dict[str, Any]]:

@@ -48,8 +48,7 @@ class MorletTransform:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Coefficients [B, S, window] of windows [B, window]."""
-        spectrum = torch.fft.rfft(x, self.length)
-        coefficients: Tensor = torch.fft.irfft(spectrum[:, None] * self.filters, self.length)
+        coefficients: Tensor = torch.fft.irfft(torch.fft.rfft(x, self.length)[:, None] * self.filters, self.length)
         return coefficients[..., : self.window]
 
 

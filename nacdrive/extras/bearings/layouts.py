@@ -254,6 +254,11 @@ def open_bearings(dataset: str, folder: Path) -> list[Bearing]:
     archives, which are unpacked into the user's cache; an archive itself will do. ``UserError`` if there is none, or a
     file is not of the published format.
     """
+    return [open_one() for *_, open_one in openers(dataset, folder)]
+
+
+def openers(dataset: str, folder: Path) -> list[tuple[str, list[Path], Callable[[], Bearing]]]:
+    """Name and files of each bearing of ``open_bearings``, and what opens it."""
     check_known("bearing data set", dataset, DATASETS)
     if not folder.exists():
         raise UserError(f"{folder} does not exist: check the path of the {dataset} data.")
@@ -263,7 +268,7 @@ def open_bearings(dataset: str, folder: Path) -> list[Bearing]:
         expected = layout.expected if layout else HUST_EXPECTED
         raise UserError(f"{folder} holds no bearing of {dataset}: it should hold {expected}, or archives of them.")
     opener: Callable[[str, str, list[Path]], Bearing] = partial(open_folder, layout) if layout else open_hust
-    return [opener(*key, paths) for key, paths in sorted(recordings.items())]
+    return [(key[0], paths, partial(opener, *key, paths)) for key, paths in sorted(recordings.items())]
 
 
 def walk(folder: Path) -> Iterator[list[Path]]:
@@ -345,26 +350,32 @@ SHOWN = 5
 
 def contents(dataset: str, folder: Path) -> Iterator[Finding]:
     """Findings about one of the bearing data sets."""
-    for bearing in open_bearings(dataset, folder):
-        problems = damaged(bearing)
-        hours = bearing.snapshot_s[-1] / 3600
-        temperature = "" if bearing.temperature_c is None else ", with temperature"
-        yield Finding(
-            f"{bearing.name} ({bearing.condition}): {len(bearing)} snapshots of {bearing.samples} samples "
-            f"over {hours:.2f} hours{temperature}"
-        )
+    read_file = partial(read_vibration, columns=LAYOUTS[dataset].columns) if dataset in LAYOUTS else read_mat
+    for name, paths, open_one in openers(dataset, folder):
+        try:
+            bearing = open_one()
+        except UserError as error:
+            problems = damaged(paths, [partial(read_file, path) for path in paths]) or [str(error)]
+        else:
+            problems = damaged(bearing.files, [partial(bearing.read, i) for i in range(len(bearing))])
+            hours = bearing.snapshot_s[-1] / 3600
+            temperature = "" if bearing.temperature_c is None else ", with temperature"
+            yield Finding(
+                f"{name} ({bearing.condition}): {len(bearing)} snapshots of {bearing.samples} samples "
+                f"over {hours:.2f} hours{temperature}"
+            )
         for problem in problems[:SHOWN]:
             yield Finding(problem, "problem")
         if len(problems) > SHOWN:
-            yield Finding(f"{len(problems) - SHOWN} more files of {bearing.name} are damaged", "problem")
+            yield Finding(f"{len(problems) - SHOWN} more files of {name} are damaged", "problem")
 
 
-def damaged(bearing: Bearing) -> list[str]:
-    """A sentence for each file of a bearing that cannot be read."""
+def damaged(files: Sequence[Path], reads: Sequence[Callable[[], object]]) -> list[str]:
+    """A sentence for each of the ``files`` that cannot be read, each by its own of ``reads``."""
     problems: dict[Path, str] = {}
-    for i, path in enumerate(bearing.files):
+    for path, read in zip(files, reads, strict=True):
         try:
-            bearing.read(i)
+            read()
         except UserError as error:
             problems.setdefault(path, str(error))
     return list(problems.values())
@@ -414,8 +425,7 @@ def read_mat(path: Path) -> NDArray[np.float32]:
     except Exception as error:  # a damaged file makes loadmat raise nearly anything
         raise UserError(f"{path} cannot be read as a MATLAB file ({error}): fetch it again.") from error
     arrays = {k: a for k, a in content.items() if isinstance(a, np.ndarray) and a.dtype.kind in "fiu"}
-    longest = max(arrays.values(), key=np.size, default=np.zeros(0))
-    signal = arrays.get("data", longest).astype(np.float32).ravel()
+    signal = arrays.get("data", max(arrays.values(), key=np.size, default=np.zeros(0))).astype(np.float32).ravel()
     if len(signal) < SNAPSHOT:
         raise UserError(f"{path} holds no signal of a second or more: it is no HUST recording.")
     bad = np.flatnonzero(~np.isfinite(signal))

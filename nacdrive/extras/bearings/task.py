@@ -119,7 +119,12 @@ class Bearings(Regression):
         """See ``Task.folds``; ``max_samples`` snapshots of each bearing are used, evenly spread over its life."""
         most = size.max_samples
         if self.protocol == "challenge":
-            return [self.challenge_fold(data_dirs["pronostia"], most)]
+            # All learning bearings are learnt from: none is left to choose the epoch by, and the last one is taken.
+            learning, questions = challenge.read_challenge(data_dirs["pronostia"])
+            lives = [float(run.table.t_s[-1]) for run in learning]
+            name = f"{len(questions)} of {len(challenge.QUESTIONS)} bearings"
+            samples = [s for one in questions for s in challenge.samples_of(one, lives, most, self.pieces)]
+            return [Fold(name, self.cut([run.subsample(most) for run in learning]), [], {"pronostia": samples})]
         runs = {task: [run.subsample(most) for run in read_runs(task, folder)] for task, folder in data_dirs.items()}
         if self.protocol == "paper":
             return self.row_folds(runs, count, seed, most)
@@ -143,14 +148,6 @@ class Bearings(Regression):
         if "xjtu-sy" in runs:
             tests["xjtu-sy"] = self.cut(runs["xjtu-sy"])
         return Fold(held.name, self.cut(train), self.cut(valid), tests)
-
-    def challenge_fold(self, folder: Path, most: int | None) -> Fold:
-        """All learning bearings are learnt from, so that none is left to choose the epoch by: the last one is taken."""
-        learning, tests = challenge.read_challenge(folder)
-        lives = [float(run.table.t_s[-1]) for run in learning]
-        name = f"{len(tests)} of {len(challenge.QUESTIONS)} bearings"
-        samples = [s for test in tests for s in challenge.samples_of(test, lives, most, self.pieces)]
-        return Fold(name, self.cut([run.subsample(most) for run in learning]), [], {"pronostia": samples})
 
     def cut(self, runs: Sequence[RunToFailure]) -> list[Sample]:
         """Segments of bearings' lives, of which every snapshot is scored once."""

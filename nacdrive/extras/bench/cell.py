@@ -169,7 +169,12 @@ def train_and_test(cell: Cell, on_step: OnStep) -> Result:
         "test_sequences": {name: len(samples) for name, samples in tested.items()},
     }
     if cell.model == REFERENCES:
-        return {**shape, "scores": {}, "references": reference_scores(task, fold, cell)}
+        # Name of what is no model -> task -> metric.
+        references: dict[str, dict[str, dict[str, float]]] = {}
+        for name, samples in ((name, fold.tests[name]) for name in cell.tasks):
+            for reference, answers in task.references(name, fold.train, samples).items():
+                references.setdefault(reference, {})[name] = dict(task.score(name, answers, samples))
+        return {**shape, "scores": {}, "references": references}
     if cell.parameters:
         set_width(task, cell, fold)
     network, config, fitted = best_fit(task, fold, cell, on_step)
@@ -219,7 +224,8 @@ def set_width(task: Task, cell: Cell, fold: Fold) -> None:
     ``cell.parameters``.
     """
     assert isinstance(task, SeriesTask)
-    heads, counts = task.num_heads, {0: 0}
+    heads = task.num_heads
+    counts = {heads: 0}  # which some layers cannot have: two features a head are the least
 
     def count(width: int) -> None:
         task.d_model = width
@@ -227,10 +233,10 @@ def set_width(task: Task, cell: Cell, fold: Fold) -> None:
 
     while max(counts.values()) < cell.parameters:
         count(max(counts) + heads)
-    for width in range(max(counts) - heads + 1, max(counts)):
+    for width in range(max(counts) - 2 * heads + 1, max(counts)):
         with suppress(ValueError, UserError):  # of a layer with heads, and of one that must be wider
             count(width)
-    task.d_model = min(list(counts)[1:], key=lambda width: abs(counts[width] - cell.parameters))
+    task.d_model = min(filter(counts.get, counts), key=lambda width: abs(counts[width] - cell.parameters))
 
 
 def drive_tracks(task: str, model: Path, drives: int, out: Path, device: str) -> dict[str, float]:
@@ -268,16 +274,6 @@ def peak_mib() -> float | None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     # Bytes on macOS, kB elsewhere.
     return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)
-
-
-def reference_scores(task: Task, fold: Fold, cell: Cell) -> dict[str, dict[str, dict[str, float]]]:
-    """Scores of what is no model: name -> task -> metric."""
-    scores: dict[str, dict[str, dict[str, float]]] = {}
-    for tested in cell.tasks:
-        samples = fold.tests[tested]
-        for name, answers in task.references(tested, fold.train, samples).items():
-            scores.setdefault(name, {})[tested] = dict(task.score(tested, answers, samples))
-    return scores
 
 
 def fit_config(task: Task, cell: Cell) -> FitConfig:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from nacdrive.common.runs import plain
 from nacdrive.extras.bench.cell import REFERENCES, Cell, Result, fit_config
@@ -30,7 +31,7 @@ def costs(cells: Sequence[Cell], finished: Iterable[str], known: Iterable[Result
     """Cost by task and model, in the order of ``cells``.
 
     A training costs epochs x sequences of what an epoch of a sequence cost in the measured cell with the most of them
-    (short ones are mostly start), plus its test and drive.
+    (short ones are mostly start), plus its test and drive. A cell that chooses among learning rates trains with each.
     """
     known, done = list(known), set(finished)
     result = []
@@ -50,13 +51,23 @@ def estimate(cell: Cell, rows: Sequence[Result]) -> float | None:
     rows = [row for row in rows if row["record"]["config"].get("protocol") == cell.protocol] or rows
     if not rows:
         return None
+
+    def seconds(row: Result, scale: float = 1.0) -> float:
+        beside = max(0.0, row["wall_s"] - row["train_s"] * trainings(row["record"]["config"]))
+        return float((row["train_s"] * scale * trainings(plain(cell)) + beside) * busy(row))
+
     if same := [row for row in rows if row["record"]["config"]["size"] == plain(cell.size)]:
-        return float(median(row["wall_s"] * busy(row) for row in same))
+        return median(map(seconds, same))
     row = max(rows, key=lambda row: row["epochs"] * row["train_sequences"])
     epochs = fit_config(load_task(cell.task, cell.protocol), cell).epochs
     sequences = cell.size.max_samples or whole_training(cell.task, cell.protocol, *cell.data_dirs.items())
-    scale = epochs * sequences / max(row["epochs"] * row["train_sequences"], 1)
-    return float((row["train_s"] * scale + row["wall_s"] - row["train_s"]) * busy(row))
+    return seconds(row, epochs * sequences / max(row["epochs"] * row["train_sequences"], 1))
+
+
+def trainings(config: dict[str, Any]) -> int:
+    """How many the cell of ``config`` makes: one for each learning rate, if it is the one that chooses (``Cell``)."""
+    chooses = (config.get("fold"), config.get("repeat")) == (0, 0)
+    return len(config.get("learning_rates") or [None]) if chooses else 1
 
 
 @cache

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from bisect import bisect
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,15 +27,8 @@ from nacdrive.datasets.images import image_header
 from nacdrive.datasets.manifest import EpisodeInfo
 from nacdrive.datasets.recording import Recording
 
-SIZES = (
-    (10**3, "n<1K"),
-    (10**4, "1K<n<10K"),
-    (10**5, "10K<n<100K"),
-    (10**6, "100K<n<1M"),
-    (10**7, "1M<n<10M"),
-    (10**8, "10M<n<100M"),
-)
-"""The Hub's classes of size, by rows."""
+SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B")
+"""The Hub's classes of size, by rows; from the second on each begins at ten times as many."""
 HUB_LICENSES = frozenset(json.loads(Path(__file__).with_name("hub_licenses.json").read_text(encoding="utf-8")))
 """Licences that the Hub knows by these names; any other one is ``other`` there."""
 SHOWN = 20
@@ -137,7 +131,7 @@ def front_matter(recording: Recording, summary: Summary, license: str | None) ->
     result |= {
         "task_categories": ["robotics", "reinforcement-learning"],
         "tags": ["nacdrive", "autonomous-driving", "imitation-learning", tag_of(str(meta["source"]))],
-        "size_categories": [next((name for limit, name in SIZES if summary.frames < limit), "100M<n<1B")],
+        "size_categories": [SIZES[bisect([10**k for k in range(3, 9)], summary.frames)]],
         "configs": [{"config_name": "default", "data_files": manifest.EPISODE_GLOB}],
         # The Hub passes this by; a script may read it.
         "nacdrive": {

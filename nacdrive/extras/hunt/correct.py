@@ -14,7 +14,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_json
 from nacdrive.common.foreign_json import read_object
 from nacdrive.common.progress import progress_bar, resumable
-from nacdrive.common.runs import plain
+from nacdrive.common.runs import check_resumable, plain
 from nacdrive.common.statistics import paired_difference
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.writer import RecordingWriter
@@ -26,7 +26,7 @@ from nacdrive.extras.hunt.search import EPISODES, Case, Search
 from nacdrive.models.policy import Policy
 from nacdrive.rollout.dagger import check_kind, check_pace
 from nacdrive.rollout.results import Row
-from nacdrive.rollout.train_config import TrainConfig, as_taught
+from nacdrive.rollout.train_config import FREE_TO_CHANGE, TrainConfig, as_taught
 from nacdrive.rollout.train_policy import TrainCallbacks, learning_task, read_data, train_policy
 from nacdrive.training.fit import FitUpdate
 from nacdrive.viz.report import between
@@ -41,8 +41,8 @@ FIRST_JUDGED = POLICY_TEST.start + 500_000
 
 
 def training_of(config: HuntConfig, here: HuntWorker, folder: Path) -> TrainConfig:
-    """How the policy is to learn, in the hunt's ``folder``; ``UserError`` if it cannot, not from this reference, or not
-    with these recordings.
+    """How the policy is to learn, in the hunt's ``folder``; ``UserError`` if it cannot, not from this reference, not
+    with these recordings, or otherwise than it began.
     """
     driver, reference = here.loaded.driver, here.reference.driver
     policy = driver.policy if isinstance(driver, PolicyDriver) else None
@@ -56,6 +56,8 @@ def training_of(config: HuntConfig, here: HuntWorker, folder: Path) -> TrainConf
         expert=here.drive.expert, dagger_epochs=config.epochs, learning_rate=LEARNING_RATE, out=folder / TRAINED,
         resume=True,
     )  # fmt: skip
+    if config.resume:
+        check_resumable(training.folder, training, FREE_TO_CHANGE, write=False)
     read_data(training)
     return training
 

@@ -161,7 +161,13 @@ class Search:
             if not self._round:
                 if self._missing:
                     raise StopIteration  # until the last results of the round are in
-                self._begin_round()
+                self.failures += sorted(self._failed, key=lambda case: case.number)
+                self._failed = []
+                first = self._count
+                for number in range(first, first + ROUND):
+                    near = self.near(number) if number % 2 and first else None
+                    self._round.append(near or self.anywhere(number))
+                self._missing = ROUND
             if self._count >= EPISODES or not self.more(self._count):
                 raise StopIteration
             case = self._round.pop(0)
@@ -175,15 +181,6 @@ class Search:
         self._missing -= 1
         if failed:
             self._failed.append(case)
-
-    def _begin_round(self) -> None:
-        self.failures += sorted(self._failed, key=lambda case: case.number)
-        self._failed = []
-        first = self._count
-        for number in range(first, first + ROUND):
-            case = self.near(number) if number % 2 and first else None
-            self._round.append(case or self.anywhere(number))
-        self._missing = ROUND
 
     def anywhere(self, number: int) -> Case:
         """A case regardless of what failed; of an area's knobs each is turned or left alone."""
@@ -229,6 +226,5 @@ def command(case: Case, drive: Drive) -> str:
     words = ["nacdrive", "eval", *([str(whole.model)] if whole.driver is None else ["--driver", whole.driver])]
     words += ["--env", whole.env, "--expert", "none", "--seed", str(case.seed), "--episodes", "1"]
     for name, value in given.items():
-        values = value if isinstance(value, tuple) else (value,)
-        words += [flag(name), *map(str, values)]
+        words += [flag(name), *map(str, value if isinstance(value, tuple) else (value,))]
     return shlex.join(words)

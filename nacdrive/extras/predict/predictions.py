@@ -14,6 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 from nacdrive.common.errors import UserError
+from nacdrive.datasets.images import eight_bits
 from nacdrive.datasets.mnist import load_mnist, part_file
 from nacdrive.datasets.par import ACTIVITIES, read_par
 from nacdrive.tasks.emnist import EMNIST
@@ -72,7 +73,8 @@ def read_picture(path: Path) -> NDArray[np.uint8]:
         raise UserError(f"{path} is no regular file, so no picture: remove it.")
     try:
         strict = warnings.catch_warnings(action="error", category=Image.DecompressionBombWarning)
-        with strict, Image.open(path) as image:
+        with strict, Image.open(path) as opened:
+            image = eight_bits(opened)
             paper = Image.new("RGBA", image.size, "white")
             flat = Image.alpha_composite(paper, image.convert("RGBA")) if image.has_transparency_data else image
             grey = np.asarray(flat.convert("L").resize((28, 28), Image.Resampling.BILINEAR), np.uint8)

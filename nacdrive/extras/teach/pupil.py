@@ -71,7 +71,13 @@ class Pupil:
         """Learn a round into its policy's file, tell ``on_share`` what share is done; None where there is nothing."""
         if not job.corrections:
             return None
-        write_lesson(job)
+        # A recording of the round's corrections, labelled with what the person meant.
+        corrections = [from_parquet(path.read_bytes()) for path in job.corrections]
+        about = Recording.open(job.corrections[0].parent).meta
+        same_as = {name: about[name] for name in ("source", "fps", "expert")}
+        writer = RecordingWriter(job.lesson, **same_as, overwrite=True)
+        for episode in corrections:
+            writer.add(replace(episode, expert_steering=meant(episode)))
         lessons = (*job.lessons, job.lesson)
         config = replace(self.training, lessons=lessons, resume=True)
 
@@ -119,16 +125,6 @@ def same(answers: Tensor, target: Tensor) -> NDArray[np.bool_]:
         return (answers.argmax(dim=-1) == target)[target >= 0].numpy()
     steering = target if target.ndim == 1 else target[:, 0]
     return ((answers[:, 0].clamp(-1, 1) - steering).abs() <= ALIKE).numpy()
-
-
-def write_lesson(job: Job) -> None:
-    """Make a recording of a round's corrections, labelled with what the person meant."""
-    corrections = [from_parquet(path.read_bytes()) for path in job.corrections]
-    about = Recording.open(job.corrections[0].parent).meta
-    same_as = {name: about[name] for name in ("source", "fps", "expert")}
-    writer = RecordingWriter(job.lesson, **same_as, overwrite=True)
-    for episode in corrections:
-        writer.add(replace(episode, expert_steering=meant(episode)))
 
 
 def meant(episode: Episode) -> NDArray[np.float32] | None:

@@ -79,8 +79,7 @@ def drives_by_track(policy: Policy, folders: Sequence[Path]) -> dict[str, list[D
             seen.add(episode.fingerprint)
             # Random roads belong together: each is too short for a verdict of its own.
             track = str(episode.meta.get("track", folder.name)).partition(":")[0]
-            sample = drive_sample(episode, folder.name, policy.config)
-            drives.setdefault(track, []).append(drive_of(policy, sample))
+            drives.setdefault(track, []).append(drive_of(policy, drive_sample(episode, folder.name, policy.config)))
     if not drives:
         raise UserError(f"there is no drive in {', '.join(map(str, folders))}: check --data.")
     return drives

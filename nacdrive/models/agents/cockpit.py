@@ -62,7 +62,6 @@ class CockpitNet(Actor):
         seen = self.convolutions(road)
         if self.view.instruments:
             panels = stacks[:, :, height:].reshape(count, frames, INSTRUMENT_ROWS, -1)
-            bars = panels.float().sum(dim=2).flatten(1) / BRIGHT
-            seen = torch.cat([seen, self.panel(bars)], dim=1)
+            seen = torch.cat([seen, self.panel(panels.float().sum(dim=2).flatten(1) / BRIGHT)], dim=1)
         features: Tensor = self.dense(seen)
         return features

@@ -122,8 +122,7 @@ class Memory(nn.Module):
         inputs = torch.cat([state.inputs[:, 1:], self.into(features).unsqueeze(1)], dim=1)
         times = torch.cat([state.t[:, 1:], t.to(state.t).unsqueeze(1)], dim=1)
         seen = (seen + 1).clamp(max=self.spec.window)
-        position = torch.arange(self.spec.window, device=seen.device)
-        padding = position < self.spec.window - seen.unsqueeze(1)
+        padding = torch.arange(self.spec.window, device=seen.device) < self.spec.window - seen.unsqueeze(1)
         remembered = self.layer.last(inputs, times, padding if padding.any() else None)
         return torch.cat([features, remembered], dim=-1), MemoryState(inputs, times, seen)
 

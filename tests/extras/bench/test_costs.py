@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nacdrive.common.runs import plain
 from nacdrive.extras.bench.cell import Cell
 from nacdrive.extras.bench.cost import Cost, busy, estimate, text
 from nacdrive.tasks.base import Size
@@ -44,3 +45,16 @@ def test_a_cell_of_a_size_that_was_measured_costs_what_the_middle_one_of_them_to
     half = dataclasses.replace(cell, size=Size(4, 50))
     short = done("gru", 1.0, 3, 2.0, epochs=1), done("gru", 1.0, 4, 2.0, train_sequences=1)
     assert estimate(half, [*rows, *short]) == pytest.approx(10 / 4 + 1)
+
+
+def test_a_cell_that_chooses_among_learning_rates_costs_a_training_with_each() -> None:
+    cell = Cell("emnist", ("emnist",), "gru", 0, 1, "sequence", Size(8), 0, "cpu", {}, Path())
+    chooses = dataclasses.replace(cell, learning_rates=(1e-4, 1e-3, 1e-2))
+    takes = dataclasses.replace(chooses, fold=1)
+    row = done("gru", 1.0, 0, 20.0)
+    assert [estimate(one, [row]) for one in (cell, chooses, takes)] == [21, 61, 21]
+    # Measured by one that chose: 20 s is one of its three trainings.
+    chose = row | {"wall_s": 61.0, "record": {"config": {**row["record"]["config"], **plain(chooses)}}}
+    assert [estimate(one, [chose]) for one in (cell, chooses, takes)] == [21, 61, 21]
+    # Half of the epochs.
+    assert [estimate(dataclasses.replace(one, size=Size(4, 100)), [chose]) for one in (cell, chooses)] == [11, 31]

@@ -25,7 +25,8 @@ from nacdrive.cli.main import main, parse
 from nacdrive.common.errors import UserError
 from nacdrive.common.options import MinutesOption
 from nacdrive.common.paths import shipped
-from nacdrive.common.result_folder import release_folders
+from nacdrive.common.result_folder import release_folders, result_folder
+from nacdrive.common.runs import check_resumable
 from nacdrive.datasets.recording import Recording
 from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.extras.hunt import correct, verb
@@ -345,6 +346,22 @@ def test_the_policy_of_more_rounds_is_driven_itself_and_what_is_judged_stays(
     assert driven == [name for name in (model_file.name, "1.pt", "2.pt") for _ in range(2)]
     with pytest.raises(UserError, match="was begun with --judged 1 instead of 2: resume with the same"):
         correct.draw_cases(replace(config, judged=2), search, [], tmp_path / "cases.json")
+
+
+def test_lessons_of_another_number_are_refused_before_anything_is_written(model_file: Path, tmp_path: Path) -> None:
+    data, out = (shipped("recordings") / "carracing-sample",), tmp_path / "out"
+    config = HuntConfig(model=str(model_file), train=True, data=data, out=out, dagger_episodes=2, **SHORT)
+    here = HuntWorker(config.driven(model_file), config.least_share)
+    result_folder(out)
+    (out / correct.TRAINED).mkdir()
+    check_resumable(out / correct.TRAINED, correct.training_of(config, here, out), correct.FREE_TO_CHANGE)
+    release_folders()
+    there = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    with pytest.raises(UserError, match="was begun with --dagger-episodes 2 instead of 3: resume with the same"):
+        run(replace(config, dagger_episodes=3, dagger=4, resume=True))
+    assert there == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    # As many, and more rounds of them, may be learnt.
+    assert correct.training_of(replace(config, dagger=4, resume=True), here, out).dagger == 4
 
 
 def test_the_control_learns_from_the_same_tracks_with_nothing_turned(
