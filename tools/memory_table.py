@@ -374,7 +374,7 @@ ALONE = threading.RLock()
 
 
 class Alone(DrivingWrapper):
-    """An environment while which draws no other one does: Panda3D may be used by one thread at a time."""
+    """An environment beside which no other one draws: Panda3D may be used by one thread at a time."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, Any]:
         with ALONE:
@@ -776,9 +776,10 @@ def prepare() -> None:
     register_layers()
 
 
-def measured(job: tuple[World, Path, str, int, bool]) -> dict[str, Any]:
+def measured(job: tuple[str, Path, str, int, bool]) -> dict[str, Any]:
     """One agent, trained if it is not yet, judged by events and laps."""
-    world, out, name, seed, validation = job
+    env, out, name, seed, validation = job
+    world = WORLDS[env]
     agent, checkpoint = out / f"{name}-seed-{seed}.pt", out / f"{name}-seed-{seed}.ckpt"
     weights, about = kept(agent, lambda: train(ARMS[name], seed, checkpoint, world))
     checkpoint.unlink(missing_ok=True)
@@ -894,7 +895,7 @@ def main() -> None:
     results = out / "validation.jsonl" if options.validate else results
     there = {(row["memory"], row["seed"]) for row in read(results)}
     cells = [(name, seed) for seed in options.seeds for name in options.memories]
-    jobs = [(world, out, *cell, options.validate) for cell in cells if cell not in there and not options.show]
+    jobs = [(world.env, out, *cell, options.validate) for cell in cells if cell not in there and not options.show]
     for _, row in run_jobs(measured, jobs, workers=options.workers, initializer=prepare):
         with results.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
