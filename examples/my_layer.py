@@ -1,6 +1,6 @@
 """A sequence layer of one's own: neurons that leak away with the time that has really passed.
 
-nacdrive train --data road --model my_layer:MyLayer
+nacdrive train --task imitation --data road --model my_layer:MyLayer
 """
 
 import torch

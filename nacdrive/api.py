@@ -138,8 +138,7 @@ def evaluate(
         for who in drivers for track in tracks for k in range(episodes)
     ]  # fmt: skip
     worker = RolloutWorker(loaded, env=opened_env)
-    driven = drive_jobs(drive, jobs, workers) if workers else ((job, worker.drive(job)) for job in jobs)
-    done = dict(driven)
+    done = dict(drive_jobs(drive, jobs, workers) if workers else ((job, worker.drive(job)) for job in jobs))
     rows = [done[job] for job in jobs if job.who == "policy"]
     expert_rows = [done[job] for job in jobs if job.who == "expert"]
     named = {"tracks": by_track(rows, drive)} if any(tracks) else {}
@@ -181,7 +180,8 @@ def train(data: Data | Sequence[Data], layer: str = "nac-steady", **options: Any
 
     several = [data] if isinstance(data, (str, Path, Recording)) else data
     folders = tuple(one.folder if isinstance(one, Recording) else find_recording(Path(one)) for one in several)
-    paths = {name: Path(options[name]) for name in ("out",) if options.get(name) is not None}
+    paths: dict[str, Any] = {name: Path(options[name]) for name in ("out", "first") if options.get(name) is not None}
+    paths["lessons"] = tuple(find_recording(Path(one)) for one in options.get("lessons", ()))
     usual: dict[str, Any] = {"task": AUTO, "workers": 1}
     config = TrainConfig(data=folders, model=layer, **usual | options | paths)
     try:

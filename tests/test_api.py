@@ -74,6 +74,14 @@ def test_a_policy_steps_in_a_gymnasium_loop_as_in_rollout(env: DrivingEnv, model
     assert [tick.action.choice for tick in driven] == [tick.action.choice for tick in named]
 
 
+def test_a_rollout_is_on_the_track_that_it_is_asked_for() -> None:
+    frames = []
+    for track in (None, "lake", "mountain"):
+        drive = nacdrive.rollout("geometric", "udacity-track", FIRST, track=track, max_frames=4)
+        frames.append(next(tick.frame for tick in drive))
+    assert np.array_equal(frames[0], frames[1]) and not np.array_equal(frames[1], frames[2])
+
+
 def test_every_name_that_a_verb_takes_is_taken(tmp_path: Path) -> None:
     for name in ("nac_steady", "nac_steady.pt", "carracing/nac_steady", "nac-steady"):
         assert nacdrive.load_policy(name).name == "nac_steady"
@@ -141,6 +149,9 @@ def test_what_is_recorded_in_python_is_trained_on_with_dagger(tmp_path: Path) ->
     policy = nacdrive.train(recording, layer="dense", epochs=1, out=str(tmp_path / "run"), **rounds)
     assert policy.task == "carracing" and (tmp_path / "run/dagger-1").is_dir()
     assert not (tmp_path / "run" / LOCK).exists(), "another process may go on with it"
+    # Files and folders may be texts, those that are learnt on from too.
+    first = {"first": str(tmp_path / "run/dense.pt"), "lessons": [str(out)], "overwrite": True}
+    assert nacdrive.train(str(out), layer="dense", epochs=1, out=tmp_path / "more", **first).config == policy.config
 
 
 def test_a_driver_needs_no_name_and_an_environment_that_is_made_takes_no_options(env: DrivingEnv) -> None:

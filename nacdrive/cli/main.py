@@ -47,7 +47,7 @@ VERBS = {
     "export": "onnx, c, html, safetensors: a policy for other programs and machines without torch",
     "data": "list, fetch, check: the public data sets beside driving",
     "recordings": "info, check, merge, import, export, card: look after recorded episodes",
-    "sim": "udacity: the built-in track as a stand-in for the Udacity simulator",
+    "sim": "udacity, roads: the built-in track as a stand-in for the Udacity simulator, and a look at random roads",
     "expert": "train, imitate, eval, export: trained experts",
     "bench": "table, plan, run, report, robustness, runtime: every sequence layer on the same tasks",
     "predict": "remaining life of bearings, digits in pictures, activities in recordings of worn tags",

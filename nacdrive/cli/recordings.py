@@ -176,7 +176,7 @@ def export(config: ExportConfig) -> None:
             if (source := Recording.open(config.data).meta["source"]) != SOURCE:
                 raise UserError(
                     f"{config.data} was recorded in '{source}', and --to udacity is for recordings of the simulator: "
-                    "give --to lerobot or --to minari."
+                    "give --to lerobot, minari or donkeycar."
                 )
             result = export_log(config.data, config.out, **how)
             what = f"driving_log.csv with {result.frames} rows of {result.episodes} drives, images in IMG"

@@ -27,8 +27,8 @@ class TrackOptions(RoadOption):
     """What is driven."""
 
     track: str | None = None
-    """udacity-track: lake, mountain, both (in turn, as if not given), random (each episode on the road of its seed) or
-    random:SEED (all on one)."""
+    """udacity-track: lake, mountain, both (in turn, as if not given; not for sim), random (each episode on the road of
+    its seed) or random:SEED (all on one)."""
 
 
 class LearningRoads(TrackOptions):

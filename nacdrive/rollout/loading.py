@@ -41,8 +41,8 @@ def rollout(
     mistakes raise ``UserError``.
     """
     with named_extras():
-        loaded, opened_env, _ = load_drive(policy, env, options)
-        with loaded.open(seed, env=opened_env) as opened:
+        loaded, opened_env, config = load_drive(policy, env, options)
+        with loaded.open(seed, track=config.spec.track_of(config.track, seed), env=opened_env) as opened:
             yield from opened
 
 

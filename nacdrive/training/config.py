@@ -18,7 +18,7 @@ class BatchOption(Options):
     """How it is learnt."""
 
     batch_size: Count = 8
-    """Sequences, or decisions of an agent, in each step of the optimiser."""
+    """Sequences, or decisions of an agent, in each step of the optimiser; of bench runtime, in each pass."""
 
 
 class PrecisionOption(Options):

@@ -108,7 +108,7 @@ def test_every_verb_with_a_result_is_a_verb() -> None:
 
 
 def test_export_of_another_recording_than_the_simulators_names_what_takes_it(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"'carracing'.*give --to lerobot or --to minari\.$"):
+    with pytest.raises(UserError, match=r"'carracing'.*give --to lerobot, minari or donkeycar\.$"):
         cli.dispatch(["recordings", "export", str(SAMPLE), "--out", str(tmp_path / "x")])
     assert not (tmp_path / "x").exists()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nacdrive.cli.main import main
+from nacdrive.cli.main import VERBS, entries, load_verb, main
 from nacdrive.common.paths import shipped
 from tests.helpers.episodes import begin, make_episode
 from tests.helpers.nightly import daily
@@ -31,6 +31,13 @@ def short_recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for seed in (3_000_000, 3_000_001):
         writer.add(make_episode(seed))
     return folder
+
+
+def test_the_list_of_verbs_names_every_verb_within_them() -> None:
+    within = {verb: [name for name in entries(load_verb(verb)) if name] for verb in VERBS}
+    assert within["sim"] == ["udacity", "roads"]
+    listed = {verb: VERBS[verb].partition(":")[0].split(", ") for verb, names in within.items() if names}
+    assert listed == {verb: names for verb, names in within.items() if names}
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:

@@ -37,7 +37,8 @@ class TableConfig(
     """
 
     tasks: Annotated[tuple[str, ...], Several] = ()
-    """emnist, par, carracing, udacity, pronostia, xjtu-sy, hust; all of these if not given. Also my_module:MyTask."""
+    """emnist, par, carracing, udacity, pronostia, xjtu-sy, hust; all of these if not given. Also, by name, uea,
+    physionet2012, synthetic-decay, -since, -recall, -recall-decay and -xor, or my_module:MyTask."""
     folds: int = 0
     """Trainings per task and model; 0: one under smoke and cpu, five under full."""
     seeds: Annotated[int, Interval(ge=1, le=100)] = 1
@@ -45,9 +46,8 @@ class TableConfig(
     references: bool = True
     """Rows of what is no model beside the models: constants, the clock alone."""
     protocol: Literal["sequence", "paper", "scripts", "challenge"] = "sequence"
-    """sequence: real sequences, split by person, bearing or episode. paper: as the paper, and its scripts where it is
-    silent. scripts: as its scripts also where they contradict it. challenge: pronostia as the IEEE PHM 2012 challenge
-    posed it."""
+    """sequence: real sequences, split by person, bearing or episode. paper: as the paper, its scripts where it is
+    silent. scripts: as these also where they contradict it. challenge: pronostia as the PHM 2012 challenge posed it."""
     budget: BudgetName = "smoke"
     """smoke: minutes for everything, its numbers mean nothing; cpu: minutes per training; full: as the paper."""
     epochs: int = 0
