@@ -7,7 +7,7 @@ import pytest
 
 from nacdrive.datasets.manifest import EpisodeInfo
 from nacdrive.datasets.recording import Recording
-from nacdrive.extras.exchange.card import SIZES, Summary, episodes_table, front_matter, tag_of, yaml_lines
+from nacdrive.extras.exchange.card import Summary, episodes_table, front_matter, tag_of, yaml_lines
 from tests.helpers.exchange import drive, write
 
 
@@ -45,7 +45,6 @@ def test_a_summary_adds_up_what_the_episodes_hold():
 def test_the_hubs_class_of_size(tmp_path, frames, size):
     front = front_matter(Recording.open(write(tmp_path / "recording", [drive(1, 3)])), Summary(frames=frames), None)
     assert front["size_categories"] == [size] and "license" not in front
-    assert [limit for limit, _ in SIZES] == [10**n for n in range(3, 9)]
 
 
 def test_a_tag_has_letters_digits_and_hyphens():
