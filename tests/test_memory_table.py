@@ -59,22 +59,22 @@ def small(tool, monkeypatch):
 
 
 @pytest.fixture(params=["carracing", "udacity-track"])
-def world(request, small):
-    return replace(small.WORLDS[request.param], rounds=2, each=1, steps=2, last_steps=0, decisions=15)
+def experiment(request, small):
+    return replace(small.EXPERIMENTS[request.param], rounds=2, each=1, steps=2, last_steps=0, decisions=15)
 
 
 @pytest.mark.parametrize("name", ["stack", "hold", "lstm", "nac-key"])
-def test_what_is_learnt_from_is_what_drove(small, world, name):
+def test_what_is_learnt_from_is_what_drove(small, experiment, name):
     torch.manual_seed(0)
-    net, asked = small.ArmNet(small.ARMS[name], world).eval(), []
+    net, asked = small.ArmNet(small.ARMS[name], experiment).eval(), []
 
     def ask(question):
         answer = small.decide(net, [question])[0]
         asked.append((*question[:3], answer[0].copy()))
         return answer
 
-    seen = small.Seen(small.ARMS[name], world)
-    seen.add_all([small.label(1_000_200, small.Agent(small.ARMS[name], ask, world), 0.5)])
+    seen = small.Seen(small.ARMS[name], experiment)
+    seen.add_all([small.label(1_000_200, small.Agent(small.ARMS[name], ask, experiment), 0.5)])
     stacks, times, t, rows = map(np.stack, zip(*asked, strict=True))
     at = np.arange(seen.count)
     np.testing.assert_array_equal(seen.stacks(at), stacks)
@@ -88,24 +88,24 @@ def test_what_is_learnt_from_is_what_drove(small, world, name):
 
 @pytest.mark.parametrize("env", ["carracing", "udacity-track"])
 def test_all_arms_learn_on_the_same_tracks_through_the_same_cameras(tool, env):
-    world = tool.WORLDS[env]
-    rounds = [tool.tracks_of(seed, number, world) for seed in (0, 1) for number in range(world.rounds)]
+    experiment = tool.EXPERIMENTS[env]
+    rounds = [tool.tracks_of(seed, number, experiment) for seed in (0, 1) for number in range(experiment.rounds)]
     tracks = {track for tracks in rounds for track in tracks}
-    assert len(tracks) == 2 * world.rounds * world.each
-    last = tool.tracks_of(9, world.rounds - 1, world)
-    assert last.stop <= world.training.stop and not tracks & {*world.validation[:1000], *world.test}
+    assert len(tracks) == 2 * experiment.rounds * experiment.each
+    last = tool.tracks_of(9, experiment.rounds - 1, experiment)
+    assert last.stop <= experiment.training.stop and not tracks & {*experiment.validation[:1000], *experiment.test}
     cameras = [tool.draw_camera(np.random.default_rng([track, 5])) for track in range(400)]
     assert 0.6 < np.mean([camera == tool.ALL for camera in cameras]) < 0.9
     assert max(camera.late for camera in cameras) == tool.UNEQUAL.late
 
 
-def test_an_arm_learns_and_the_averaged_weights_drive(small, world, tmp_path):
+def test_an_arm_learns_and_the_averaged_weights_drive(small, experiment, tmp_path):
     arm = small.ARMS["nac-key-no-circuit"]
-    whole, about = small.train(arm, 0, tmp_path / "whole", world)
+    whole, about = small.train(arm, 0, tmp_path / "whole", experiment)
     assert about["parameters"] > 1000 and np.isfinite(about["loss"]) and len(about["driven"]) == 2
-    net = small.ArmNet(arm, world).eval()
+    net = small.ArmNet(arm, experiment).eval()
     net.load_state_dict(whole)
-    agent = small.Agent(arm, lambda question: small.decide(net, [question])[0], world)
+    agent = small.Agent(arm, lambda question: small.decide(net, [question])[0], experiment)
     agent.reset(None)
     frame = np.full((160, 320, 3), 99, np.uint8)
     first = agent.act(frame, {"t_s": 0.0})
@@ -114,20 +114,20 @@ def test_an_arm_learns_and_the_averaged_weights_drive(small, world, tmp_path):
     assert agent.act(np.zeros_like(frame), {"t_s": 0.16}) is not first
 
 
-def test_a_stopped_training_ends_with_the_same_weights(small, world, tmp_path):
-    whole, about = small.train(small.ARMS["mha"], 0, tmp_path / "whole", world)
-    first = small.Training(small.ARMS["mha"], 0, world)
+def test_a_stopped_training_ends_with_the_same_weights(small, experiment, tmp_path):
+    whole, about = small.train(small.ARMS["mha"], 0, tmp_path / "whole", experiment)
+    first = small.Training(small.ARMS["mha"], 0, experiment)
     first.round()
     small.write_tensor_file(tmp_path / "half", small.KIND, 1, {"content": first.state()})
-    parted, again = small.train(small.ARMS["mha"], 0, tmp_path / "half", world)
+    parted, again = small.train(small.ARMS["mha"], 0, tmp_path / "half", experiment)
     assert again["loss"] == about["loss"] and again["driven"] == about["driven"]
     assert all(torch.equal(parted[name], value) for name, value in whole.items())
 
 
 def test_a_car_that_has_left_the_field_is_far_from_the_middle_from_then_on(tool):
-    world = replace(tool.UDACITY, decisions=4)
+    experiment = replace(tool.UDACITY, decisions=4)
     lap = [Namespace(step=k, next_info={"lane_offset_m": metres}, episode_return=1) for k, metres in enumerate([-1, 9])]
-    assert world.score(lap) == (1 + 3 * world.farthest_m) / 4
+    assert experiment.score(lap) == (1 + 3 * experiment.farthest_m) / 4
     assert tool.CARRACING.score(lap) == 1
 
 
@@ -135,9 +135,9 @@ def test_a_car_that_has_left_the_field_is_far_from_the_middle_from_then_on(tool)
 @pytest.mark.parametrize("env", ["carracing", "udacity-track"])
 def test_events_begin_in_the_state_that_the_teacher_left_and_leave_it_alone(tool, monkeypatch, env):
     monkeypatch.setattr(tool, "PLACES", 4)
-    world = tool.WORLDS[env]
-    routes = tool.make_routes(world.validation.start, world)
-    net = tool.ArmNet(tool.ARMS["gru"], world).eval()
+    experiment = tool.EXPERIMENTS[env]
+    routes = tool.make_routes(experiment.validation.start, experiment)
+    net = tool.ArmNet(tool.ARMS["gru"], experiment).eval()
     events = tool.judge_events(net, routes)
     assert events == tool.judge_events(net, [tool.Route.of(route.plain()) for route in routes])
     assert set(events) == set(tool.EVENTS) and all(len(metres) == 2 for each in events.values() for metres in each)

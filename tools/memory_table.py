@@ -32,6 +32,7 @@ from typing import Any, SupportsFloat, TypeVar
 import cv2
 import numpy as np
 import torch
+from memory_experiments import ALL, CARRACING, EXPERIMENTS, REPEAT, UDACITY, UNEQUAL, Experiment
 from numpy.typing import NDArray
 from roads_curve import read
 from torch import Tensor, nn
@@ -45,27 +46,24 @@ from nacdrive.common.tensor_file import read_tensor_file, write_tensor_file
 from nacdrive.common.units import MPS_PER_MPH
 from nacdrive.drivers import load_expert
 from nacdrive.drivers.base import Driver, DriverState, Needs
-from nacdrive.drivers.ppo import steering_and_pedal
 from nacdrive.drivers.speed_control import SpeedController
-from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import DrivingEnv, DrivingWrapper, Frame, Info
 from nacdrive.envs.camera_noise import Camera, CameraNoise, NoisyCamera
-from nacdrive.envs.seeds import EXPERT_TEST, EXPERT_TRAINING, EXPERT_VALIDATION, POLICY_RECORDING, POLICY_TEST
 from nacdrive.layers.attention import MHALayer
 from nacdrive.layers.base import SequenceLayer
 from nacdrive.layers.registry import LAYERS, register
 from nacdrive.models.agents.cockpit import CockpitNet
 from nacdrive.models.agents.memory import Memory, MemorySpec, MemoryState
-from nacdrive.models.agents.view import FrameStack, View
-from nacdrive.rl.imitate import Drives, LabelledDrive, label_of
+from nacdrive.models.agents.view import FrameStack
+from nacdrive.rl.imitate import Drives, LabelledDrive
 from nacdrive.rollout.batched_inference import drive_batched
 from nacdrive.rollout.dagger import supervised
 from nacdrive.rollout.drive import Drive, LoadedDrive, OpenDrive
 from nacdrive.tasks.carracing import HUBER, SHARPNESS
 
 R = TypeVar("R")
-REPEAT, GAP_S, WINDOW, WIDTH, HEADS = 4, 0.08, 12, 64, 4
-"""Frames for which an action is held, the seconds of that, and the memory: decisions, width, heads."""
+GAP_S, WINDOW, WIDTH, HEADS = 0.08, 12, 64, 4
+"""Seconds for which an action is held, and the memory: decisions, width, heads."""
 BETA, STEERING_NOISE = 0.7, 0.2
 """The teacher's share of the second round (it drives the first alone; halved with each further one), and how much the
 wheel is disturbed on every second track."""
@@ -134,8 +132,6 @@ ARMS = {
 OURS, RIVALS = "nac-key", ("lstm", "gru", "cfc", "stack", "hold", "nac-key-no-circuit")
 PRIMARY = (("laps", "all"), ("events", "unequal gaps"))
 """Registered: nac-key minus each of its rivals, on these."""
-ALL = CameraNoise(blackout=0.06, blackout_steps=4, dropped=0.1)
-UNEQUAL = CameraNoise(dropped=0.5, late=5)
 DRAWN, WORST = 0.25, CameraNoise(blackout=0.06, blackout_steps=8, dropped=0.5, late=5)
 """Share of the drives that are learnt from whose camera is drawn, each disturbance at most as strong as here; that of
 the others is ``ALL``."""
@@ -156,125 +152,11 @@ LAPS_FROM = 50
 """The first of the tracks for laps, after so many for events."""
 
 
-@dataclass(frozen=True, eq=False)
-class World:
-    """Where the arms drive, and how they are taught and judged there."""
-
-    env: str
-    options: dict[str, Any]
-    teacher: str
-    view: View
-    rows: tuple[int, int | None]
-    """Of a frame that are seen."""
-    outputs: int
-    """Steering, and the pedal where no speed is kept."""
-    training: range
-    validation: range
-    test: range
-    """Tracks; the first of the last two are those of the events."""
-    laps: dict[str, CameraNoise]
-    turns: tuple[float, float]
-    """Radians by which the road turns within a second in a bend at least, on a straight at most."""
-    farthest_m: float
-    """Twins farther apart, and cars farther from the middle, count as so far."""
-    results: str
-    tracks: int = 50
-    """Of the laps."""
-    rounds: int = 8
-    each: int = 20
-    """Drives of a round."""
-    steps: int = 400
-    last_steps: int = 800
-    """Minibatches after a round, and after the last one on top."""
-    decisions: int = 250
-    """Of a drive at most."""
-    speed_mph: float | None = None
-    """That is kept."""
-    track: str | None = None
-    digits: int = 2
-    """Of the metres of an event."""
-
-    def drive(self, **how: Any) -> Drive:
-        """A drive of an agent; ``how`` are further fields."""
-        options = {**self.options, "repeat": REPEAT, "max_frames": self.decisions * REPEAT}
-        same = {"env": self.env, "track": self.track, "speed_mph": self.speed_mph, "options": options}
-        return Drive(**same, safety_stop=False, recover=False, **how)
-
-    def make_env(self) -> DrivingEnv:
-        """Its environment, through a good camera."""
-        drive = self.drive()
-        steering = {"continuous": True} if drive.env_spec.actions else {}
-        return drive.env_spec.make({**drive.options, "track": self.track, **steering})
-
-    def seen(self, frame: Frame) -> Frame:
-        """The rows of ``frame`` that are seen."""
-        return frame[slice(*self.rows)]
-
-    def action(self, row: NDArray[np.float32]) -> Action:
-        """What an agent's outputs mean."""
-        return steering_and_pedal(row) if self.outputs == 2 else Action(float(np.clip(row[0], -1, 1)), 0.0, 0.0)
-
-    def label(self, action: Action) -> tuple[float, ...]:
-        """The outputs that ``action`` of the teacher asks for."""
-        return label_of(action) if self.outputs == 2 else (action.steering,)
-
-    def score(self, lap: Iterable[Tick]) -> float:
-        """Its return or, where a speed is kept, the mean distance from the middle of the road, metres; a car that has
-        left the field counts as farthest away from then on.
-        """
-        metres = np.full(self.decisions, self.farthest_m)
-        for tick in lap:
-            metres[tick.step] = min(abs(tick.next_info["lane_offset_m"]), self.farthest_m)
-        return tick.episode_return if self.speed_mph is None else float(metres.mean())
-
-    def decimals(self, what: str) -> str:
-        """How a score is printed: returns are whole points."""
-        return ".0f" if what == "laps" and self.speed_mph is None else f".{self.digits}f"
-
-
-CARRACING = World(
-    env="carracing",
-    options={"renderer": "fast"},
-    teacher="nacdrive.drivers.racing_line:cautious",
-    view=View(frames=1, height=42, width=48),
-    rows=(0, None),
-    outputs=2,
-    training=EXPERT_TRAINING,
-    validation=EXPERT_VALIDATION,
-    test=EXPERT_TEST,
-    laps={"all": ALL, "unequal gaps": UNEQUAL, "hidden speed": CameraNoise()},
-    turns=(0.7, 0.15),
-    farthest_m=13.3,
-    results="memory_arms.jsonl",
-)
-UDACITY = World(
-    env="udacity-track",
-    options={"start_speed": 11.0},
-    teacher="geometric",
-    view=View(frames=1, height=27, width=72, rows=None),
-    rows=(60, 135),
-    outputs=1,
-    training=POLICY_RECORDING,
-    validation=range(3_390_000, 3_391_000),
-    test=range(POLICY_TEST.start + 7_000, POLICY_TEST.start + 8_000),
-    laps={"all": ALL, "unequal gaps": UNEQUAL, "undisturbed": CameraNoise()},
-    turns=(0.35, 0.05),
-    farthest_m=4.5,
-    results="memory_arms_udacity.jsonl",
-    decisions=200,
-    tracks=40,
-    speed_mph=25.0,
-    track="random",
-    digits=3,
-)
-WORLDS = {world.env: world for world in (CARRACING, UDACITY)}
-
-
 class Pedals:
     """Those of a speed that is kept, for the drives that no ``Drive`` describes; an agent's own where there is none."""
 
-    def __init__(self, world: World) -> None:
-        mph = world.speed_mph
+    def __init__(self, experiment: Experiment) -> None:
+        mph = experiment.speed_mph
         self.controller = None if mph is None else SpeedController(mph * MPS_PER_MPH)
 
     def __call__(self, action: Action, info: Info) -> Action:
@@ -298,16 +180,16 @@ def register_layers() -> None:
 class ArmNet(nn.Module):
     """Frames, gap and age of the newest -> steering (and pedal); arms differ in ``memory`` (``stack`` in frames)."""
 
-    def __init__(self, arm: Arm, world: World = CARRACING) -> None:
+    def __init__(self, arm: Arm, experiment: Experiment = CARRACING) -> None:
         super().__init__()
-        self.arm, self.world = arm, world
-        self.vision = CockpitNet(replace(world.view, frames=arm.frames), channels=(16, 32, 32))
+        self.arm, self.experiment = arm, experiment
+        self.vision = CockpitNet(replace(experiment.view, frames=arm.frames), channels=(16, 32, 32))
         features = self.vision.head.in_features + 2
         self.vision.head = nn.Identity()  # type: ignore[assignment]
         self.vision = self.vision.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         spec = None if arm.layer is None else MemorySpec(arm.layer, WINDOW, WIDTH, HEADS, GAP_S, arm.options)
         self.memory = None if spec is None else Memory(spec, features)
-        self.head = nn.Linear(features if self.memory is None else self.memory.out_features, world.outputs)
+        self.head = nn.Linear(features if self.memory is None else self.memory.out_features, experiment.outputs)
 
     def features(self, stacks: Tensor, times: Tensor) -> Tensor:
         """uint8 [N, frames, height, width] and [N, 2] -> [N, features]."""
@@ -328,9 +210,9 @@ class Agent(Driver):
     name = "arm"
     needs = Needs(continuous=True, repeat=REPEAT)
 
-    def __init__(self, arm: Arm, ask: Callable[[Question], Any], world: World = CARRACING) -> None:
-        self.arm, self.ask, self.world = arm, ask, world
-        self.stack = FrameStack(replace(world.view, frames=arm.frames))
+    def __init__(self, arm: Arm, ask: Callable[[Question], Any], experiment: Experiment = CARRACING) -> None:
+        self.arm, self.ask, self.experiment = arm, ask, experiment
+        self.stack = FrameStack(replace(experiment.view, frames=arm.frames))
 
     def reset(self, env: DrivingEnv | None) -> None:
         self.stack.reset()
@@ -344,8 +226,9 @@ class Agent(Driver):
         if self.last is None or not self.held:
             gap_s, self.t_s = t_s - self.t_s, t_s
             self.times = times_of(gap_s, float(info["t_s"]) - t_s)
-            row, self.memory = self.ask((self.stack.push(self.world.seen(frame)).copy(), self.times, t_s, self.memory))
-            self.last = self.world.action(row)
+            stack = self.stack.push(self.experiment.seen(frame)).copy()
+            row, self.memory = self.ask((stack, self.times, t_s, self.memory))
+            self.last = self.experiment.action(row)
         return self.last
 
     def state(self) -> DriverState:
@@ -370,29 +253,29 @@ def decide(net: ArmNet, questions: Sequence[Question]) -> list[Any]:
 # ------------------------------------------------------------------------------------------------ drives side by side
 
 
-ALONE = threading.RLock()
+ENV_LOCK = threading.RLock()
 
 
-class Alone(DrivingWrapper):
+class LockedEnv(DrivingWrapper):
     """An environment beside which no other one draws: Panda3D may be used by one thread at a time."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, Any]:
-        with ALONE:
+        with ENV_LOCK:
             return self.env.reset(seed=seed, options=options)
 
     def step(self, action: Any) -> tuple[Frame, SupportsFloat, bool, bool, Any]:
-        with ALONE:
+        with ENV_LOCK:
             return self.env.step(action)
 
 
-class Garage:
-    """Environments of a world for drives side by side, used again and again: what Panda3D made is freed in no thread of
-    its own, which is why the collector of cycles runs in ``drive`` alone.
+class EnvPool:
+    """Environments for drives side by side, used again and again: no thread frees what Panda3D made while another one
+    draws, which is why the collector of cycles rests during ``drive``.
     """
 
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.free: list[Alone] = []
+    def __init__(self, experiment: Experiment) -> None:
+        self.experiment = experiment
+        self.free: list[LockedEnv] = []
 
     def drive(self, job: Callable[[int, Any], R], tracks: Iterable[int], net: ArmNet) -> list[R]:
         """What ``job(track, ask)`` returns for each track, in their order, ``net`` deciding for all at once."""
@@ -404,21 +287,29 @@ class Garage:
             gc.enable()
 
     @contextmanager
-    def open(self, drive: Drive, agent: Agent, track: int, **how: Any) -> Iterator[OpenDrive]:
-        """``LoadedDrive.open``; ``how`` are its further arguments, or its expert."""
-        with ALONE:
-            alone = self.free.pop() if self.free else Alone(self.world.make_env())
-        env = NoisyCamera(alone, drive.camera) if drive.camera.active else alone
+    def open(
+        self,
+        drive: Drive,
+        agent: Agent,
+        track: int,
+        *,
+        expert: Driver | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> Iterator[OpenDrive]:
+        """The agent's ``drive`` on ``track``, as ``LoadedDrive.open`` opens it, in an environment of the pool."""
+        with ENV_LOCK:
+            locked = self.free.pop() if self.free else LockedEnv(self.experiment.make_env())
+        env = NoisyCamera(locked, drive.camera) if drive.camera.active else locked
         try:
-            yield LoadedDrive(drive, driver=agent, expert=how.pop("expert", None)).open(track, env=env, **how)
+            yield LoadedDrive(drive, driver=agent, expert=expert).open(track, env=env, rng=rng)
         finally:
-            self.free.append(alone)
+            self.free.append(locked)
 
 
 @cache
-def garage(world: World) -> Garage:
+def env_pool(experiment: Experiment) -> EnvPool:
     """That of this process."""
-    return Garage(world)
+    return EnvPool(experiment)
 
 
 # ---------------------------------------------------------------------------------------------------- labelled drives
@@ -438,10 +329,11 @@ def kept(path: Path, make: Callable[[], Any]) -> Any:
 class Seen(Drives):
     """The decisions of an arm's drives, with gap and age of each."""
 
-    def __init__(self, arm: Arm, world: World = CARRACING) -> None:
-        super().__init__(world.rounds * world.each * world.decisions, replace(world.view, frames=arm.frames))
+    def __init__(self, arm: Arm, experiment: Experiment = CARRACING) -> None:
+        capacity = experiment.rounds * experiment.each * experiment.decisions
+        super().__init__(capacity, replace(experiment.view, frames=arm.frames))
         self.times = np.empty((len(self.starts), 2), np.float32)
-        self.labels = self.labels[:, : world.outputs]
+        self.labels = self.labels[:, : experiment.outputs]
 
     def add_all(self, drives: Iterable[tuple[LabelledDrive, NDArray[np.float32]]]) -> None:
         for drive, times in drives:
@@ -460,10 +352,10 @@ class Seen(Drives):
             array[: self.count] = part.numpy()
 
 
-def tracks_of(seed: int, number: int, world: World = CARRACING) -> range:
+def tracks_of(seed: int, number: int, experiment: Experiment = CARRACING) -> range:
     """The same for all arms, and no other training seed's."""
-    first = world.training.start + (seed * world.rounds + number) * world.each
-    return range(first, first + world.each)
+    first = experiment.training.start + (seed * experiment.rounds + number) * experiment.each
+    return range(first, first + experiment.each)
 
 
 def draw_camera(rng: np.random.Generator) -> CameraNoise:
@@ -475,17 +367,17 @@ def label(track: int, agent: Agent, beta: float) -> tuple[LabelledDrive, NDArray
     """The drive of ``track`` by the agent and for a share ``beta`` by the teacher, as the agent saw it: it is asked at
     every decision, and those at which it holds its action are left out. Beside it gap and age, [N, 2].
     """
-    rng, world = np.random.default_rng([track, 5]), agent.world
+    rng, experiment = np.random.default_rng([track, 5]), agent.experiment
     camera, noise = draw_camera(rng), STEERING_NOISE * (track % 2)
-    teacher = load_expert(world.teacher, discrete_only=False)
-    drive = world.drive(camera=camera, steering_noise=noise, beta=beta, expert=world.teacher)
+    teacher = load_expert(experiment.teacher, discrete_only=False)
+    drive = experiment.drive(camera=camera, steering_noise=noise, beta=beta, expert=experiment.teacher)
     frames, labels, t, times = [], [], [], []
-    with garage(world).open(drive, agent, track, expert=teacher, rng=rng) as opened:
+    with env_pool(experiment).open(drive, agent, track, expert=teacher, rng=rng) as opened:
         for tick in supervised(opened):
             assert tick.expert is not None
             if not tick.held:
-                frames.append(world.view.small(world.seen(tick.frame))[0])
-                labels.append(world.label(tick.expert))
+                frames.append(experiment.view.small(experiment.seen(tick.frame))[0])
+                labels.append(experiment.label(tick.expert))
                 t.append(agent.t_s)
                 times.append(agent.times)
     arrays = np.stack(frames), np.array(labels, np.float32), np.array(t)
@@ -497,9 +389,9 @@ def collect(net: ArmNet, seed: int, number: int) -> list[tuple[LabelledDrive, ND
     beta = BETA * 0.5 ** (number - 1) if number else 1.0
 
     def drive(track: int, ask: Callable[[Question], Any]) -> tuple[LabelledDrive, NDArray[np.float32]]:
-        return label(track, Agent(net.arm, ask, net.world), beta)
+        return label(track, Agent(net.arm, ask, net.experiment), beta)
 
-    return garage(net.world).drive(drive, tracks_of(seed, number, net.world), net)
+    return env_pool(net.experiment).drive(drive, tracks_of(seed, number, net.experiment), net)
 
 
 # ------------------------------------------------------------------------------------------------------------ training
@@ -508,25 +400,25 @@ def collect(net: ArmNet, seed: int, number: int) -> list[tuple[LabelledDrive, ND
 class Training:
     """An arm's training with a seed, round by round."""
 
-    def __init__(self, arm: Arm, seed: int, world: World = CARRACING) -> None:
+    def __init__(self, arm: Arm, seed: int, experiment: Experiment = CARRACING) -> None:
         seed_everything(seed)
-        self.world, self.seed, self.rng = world, seed, np.random.default_rng([seed, 11])
-        self.net, self.average = ArmNet(arm, world), ArmNet(arm, world).eval()
+        self.experiment, self.seed, self.rng = experiment, seed, np.random.default_rng([seed, 11])
+        self.net, self.average = ArmNet(arm, experiment), ArmNet(arm, experiment).eval()
         self.average.load_state_dict(self.net.state_dict())
         self.optimiser = torch.optim.Adam(self.net.parameters(), lr=RATES[0])
-        self.seen = Seen(arm, world)
+        self.seen = Seen(arm, experiment)
         self.losses: list[float] = []
         self.returns: list[int] = []
         self.seconds = 0.0
 
     def round(self) -> None:
         """Drive, and learn from all that was labelled."""
-        began, number, world = time.process_time(), len(self.returns), self.world
+        began, number, experiment = time.process_time(), len(self.returns), self.experiment
         drives = collect(self.average, self.seed, number)
         self.seen.add_all(drives)
         self.returns.append(round(float(np.mean([drive.episode_return for drive, _ in drives]))))
-        for _ in range(world.steps + world.last_steps * (number == world.rounds - 1)):
-            share = len(self.losses) / max(world.rounds * world.steps + world.last_steps - 1, 1)
+        for _ in range(experiment.steps + experiment.last_steps * (number == experiment.rounds - 1)):
+            share = len(self.losses) / max(experiment.rounds * experiment.steps + experiment.last_steps - 1, 1)
             rate = RATES[1] + (RATES[0] - RATES[1]) * (1 + math.cos(math.pi * share)) / 2
             self.optimiser.param_groups[0]["lr"] = rate
             self.losses.append(learn(self.net, self.seen, self.optimiser, self.rng))
@@ -560,14 +452,14 @@ class Training:
         }  # fmt: skip
 
 
-def train(arm: Arm, seed: int, checkpoint: Path, world: World = CARRACING) -> list[Any]:
+def train(arm: Arm, seed: int, checkpoint: Path, experiment: Experiment = CARRACING) -> list[Any]:
     """The averaged weights after the last minibatch, and what is known of them; ``checkpoint`` is of the last whole
     round, from which it goes on.
     """
-    training = Training(arm, seed, world)
+    training = Training(arm, seed, experiment)
     if checkpoint.exists():
         training.restore(read_tensor_file(checkpoint, KIND, 1)["content"])
-    while len(training.returns) < world.rounds:
+    while len(training.returns) < experiment.rounds:
         training.round()
         write_tensor_file(checkpoint, KIND, 1, {"content": training.state()})
         print(f"{checkpoint.stem}: drives {training.returns}, {training.seconds:.0f} s", flush=True)
@@ -578,7 +470,7 @@ def learn(net: ArmNet, seen: Seen, optimiser: torch.optim.Optimizer, rng: np.ran
     """One minibatch; returns its loss."""
     position, _, trained = seen.pieces(rng, BATCH // LENGTH, LENGTH, WINDOW)
     labels = torch.from_numpy(seen.labels[position[trained]])
-    sharp = torch.tensor(SHARPNESS[: net.world.outputs])
+    sharp = torch.tensor(SHARPNESS[: net.experiment.outputs])
     loss = F.huber_loss(predict(net, seen, position, trained) * sharp, labels * sharp, delta=HUBER)
     optimiser.zero_grad(set_to_none=True)
     loss.backward()  # type: ignore[no-untyped-call]
@@ -604,15 +496,15 @@ def predict(net: ArmNet, seen: Seen, position: NDArray[np.int64], trained: NDArr
 def judge_laps(net: ArmNet, tracks: range) -> dict[str, list[float]]:
     """Scores of the tracks through each camera."""
     scores = {}
-    for name, camera in net.world.laps.items():
-        how = net.world.drive(camera=camera)
+    for name, camera in net.experiment.laps.items():
+        how = net.experiment.drive(camera=camera)
 
         def drive(track: int, ask: Callable[[Question], Any], how: Drive = how) -> float:
-            with garage(net.world).open(how, Agent(net.arm, ask, net.world), track) as opened:
-                return net.world.score(opened)
+            with env_pool(net.experiment).open(how, Agent(net.arm, ask, net.experiment), track) as opened:
+                return net.experiment.score(opened)
 
-        laps = garage(net.world).drive(drive, sorted(tracks), net)
-        scores[name] = [round(score, 1 if net.world.speed_mph is None else 3) for score in laps]
+        laps = env_pool(net.experiment).drive(drive, sorted(tracks), net)
+        scores[name] = [round(score, 1 if net.experiment.speed_mph is None else 3) for score in laps]
     return scores
 
 
@@ -642,14 +534,14 @@ def pose_of(info: Any) -> tuple[float, float, float]:
     return info["x_m"], info["y_m"], info["heading_rad"]
 
 
-def make_routes(first: int, world: World = CARRACING) -> list[Route]:
+def make_routes(first: int, experiment: Experiment = CARRACING) -> list[Route]:
     """The places of the events, on the tracks from ``first`` on that have a bend and a straight."""
-    env, teacher, routes = world.make_env(), load_expert(world.teacher, discrete_only=False), []
+    env, teacher, routes = experiment.make_env(), load_expert(experiment.teacher, discrete_only=False), []
     track = first
     while len(routes) < PLACES // 2:
         frame, info = env.reset(seed=track)
         teacher.reset(env)
-        pedals = Pedals(world)
+        pedals = Pedals(experiment)
         actions, poses = [], []
         for _ in range(120):
             poses.append(pose_of(info))
@@ -661,7 +553,7 @@ def make_routes(first: int, world: World = CARRACING) -> list[Route]:
         at = np.arange(25, len(heading) - SECOND)
         turn = np.abs(heading[at + SECOND] - heading[at])
         rng = np.random.default_rng([track, 3])
-        places = [at[turn > world.turns[0]], at[turn < world.turns[1]]]
+        places = [at[turn > experiment.turns[0]], at[turn < experiment.turns[1]]]
         if all(map(len, places)):
             bend, straight = (int(rng.choice(where)) for where in places)
             routes.append(Route(track, np.array(actions), np.array(poses), bend, straight))
@@ -676,11 +568,11 @@ def judge_events(net: ArmNet, routes: Sequence[Route]) -> dict[str, list[list[fl
         RuntimeError: if the simulator does not come to the same state again.
     """
     apart: dict[str, list[list[float]]] = {name: [[], []] for name in EVENTS}
-    env = net.world.make_env()
+    env = net.experiment.make_env()
     for route in routes:
-        agent = Agent(net.arm, lambda question: decide(net, [question])[0], net.world)
+        agent = Agent(net.arm, lambda question: decide(net, [question])[0], net.experiment)
         agent.reset(None)
-        pedals = Pedals(net.world)
+        pedals = Pedals(net.experiment)
         frame, info = env.reset(seed=route.track)
         places = sorted([(route.bend, 0), (route.straight, 1)])
         for k in range(places[-1][0] + 1):
@@ -712,7 +604,7 @@ def event_offsets(
             return offsets(env, agent, pedals, frame, info, noise, steps, steps + SECOND, seed)
 
         metres = abs(in_a_copy(disturbed)[-1] - twin[steps + SECOND - 1])
-        result[name] = round(min(metres, agent.world.farthest_m), agent.world.digits)
+        result[name] = round(min(metres, agent.experiment.farthest_m), agent.experiment.digits)
     return result
 
 
@@ -779,21 +671,21 @@ def prepare() -> None:
 def measured(job: tuple[str, Path, str, int, bool]) -> dict[str, Any]:
     """One agent, trained if it is not yet, judged by events and laps."""
     env, out, name, seed, validation = job
-    world = WORLDS[env]
+    experiment = EXPERIMENTS[env]
     agent, checkpoint = out / f"{name}-seed-{seed}.pt", out / f"{name}-seed-{seed}.ckpt"
-    weights, about = kept(agent, lambda: train(ARMS[name], seed, checkpoint, world))
+    weights, about = kept(agent, lambda: train(ARMS[name], seed, checkpoint, experiment))
     checkpoint.unlink(missing_ok=True)
-    net = ArmNet(ARMS[name], world).eval()
+    net = ArmNet(ARMS[name], experiment).eval()
     net.load_state_dict(weights)
     began = time.process_time()
-    tracks = world.validation if validation else world.test
+    tracks = experiment.validation if validation else experiment.test
     file = out / f"routes-{tracks.start}.pt"
-    places = kept(file, lambda: [route.plain() for route in make_routes(tracks.start, world)])
+    places = kept(file, lambda: [route.plain() for route in make_routes(tracks.start, experiment)])
     routes = [Route.of(plain) for plain in places]
     half = tracks.start + LAPS_FROM
     row = {
         "memory": name, "seed": seed, **about,
-        "laps": judge_laps(net, range(half, half + world.tracks)), "events": judge_events(net, routes),
+        "laps": judge_laps(net, range(half, half + experiment.tracks)), "events": judge_events(net, routes),
     }  # fmt: skip
     return {**row, "judged_s": round(time.process_time() - began)}
 
@@ -833,7 +725,7 @@ def holm(values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def primary(rows: Sequence[dict[str, Any]], world: World = CARRACING) -> Iterator[str]:
+def primary(rows: Sequence[dict[str, Any]], experiment: Experiment = CARRACING) -> Iterator[str]:
     """The registered comparisons, as Markdown."""
     there = {row["memory"] for row in rows}
     pairs = [(*where, rival) for where in PRIMARY for rival in RIVALS if {OURS, rival} <= there]
@@ -843,23 +735,23 @@ def primary(rows: Sequence[dict[str, Any]], world: World = CARRACING) -> Iterato
     yield from ("| on | difference | mean [95 % over training seeds] | seeds | p | p after Holm |", "|---" * 6 + "|")
     for (what, name, rival), result, p in zip(pairs, results, adjusted, strict=True):
         shown = "| - | - |" if p is None else f"| {result['p']:.3g} | {p:.3g} |"
-        yield f"| {what}, {name} | {OURS} - {rival} | {between(result, what, world)} | {result['seeds']} {shown}"
+        yield f"| {what}, {name} | {OURS} - {rival} | {between(result, what, experiment)} | {result['seeds']} {shown}"
 
 
-def between(result: dict[str, Any], what: str, world: World) -> str:
+def between(result: dict[str, Any], what: str, experiment: Experiment) -> str:
     """A difference with its interval."""
-    places = world.decimals(what)
+    places = experiment.decimals(what)
     if result["interval95"] is None:
         return f"{result['value']:+{places}}"
     low, high = result["interval95"]
     return f"{result['value']:+{places}} [{low:+{places}}, {high:+{places}}]"
 
 
-def tables(rows: Sequence[dict[str, Any]], world: World = CARRACING) -> list[str]:
+def tables(rows: Sequence[dict[str, Any]], experiment: Experiment = CARRACING) -> list[str]:
     """Markdown: the registered comparisons, then every arm's score: mean and standard deviation over seeds."""
     names = [name for name in ARMS if any(row["memory"] == name for row in rows)]
-    lines = [*primary(rows, world), ""]
-    for what, columns in (("laps", list(world.laps)), ("events", list(EVENTS))):
+    lines = [*primary(rows, experiment), ""]
+    for what, columns in (("laps", list(experiment.laps)), ("events", list(EVENTS))):
         lines += [
             f"| {what} | {' | '.join(columns)} | seeds | parameters | seconds |",
             "|---" * (len(columns) + 4) + "|",
@@ -869,7 +761,7 @@ def tables(rows: Sequence[dict[str, Any]], world: World = CARRACING) -> list[str
             cells = []
             for column in columns:
                 values = summary([score(row, what, column) for row in of])
-                places = world.decimals(what)
+                places = experiment.decimals(what)
                 spread = "" if values["std"] is None else f" +- {values['std']:{places}}"
                 cells.append(f"{values['mean']:{places}}{spread}")
             seconds = np.mean([row["seconds"] for row in of])
@@ -880,8 +772,8 @@ def tables(rows: Sequence[dict[str, Any]], world: World = CARRACING) -> list[str
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--env", default="carracing", choices=list(WORLDS))
-    parser.add_argument("--out", type=Path, help="runs/memory-table, and -udacity-track")
+    parser.add_argument("--env", default="carracing", choices=list(EXPERIMENTS))
+    parser.add_argument("--out", type=Path, help="runs/memory-table, or runs/memory-table-udacity-track")
     parser.add_argument("--results", type=Path, help="a line per agent; in docs/results/table if not given")
     parser.add_argument("--memories", nargs="+", default=list(ARMS), choices=list(ARMS))
     parser.add_argument("--seeds", nargs="+", type=int, default=list(range(10)))
@@ -889,20 +781,20 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="print the tables, and do nothing else")
     parser.add_argument("--workers", type=int, default=1, help="agents at a time, a process each")
     options = parser.parse_args()
-    world = WORLDS[options.env]
-    out = options.out or Path("runs/memory-table" + "-udacity-track" * (world is UDACITY))
-    results = options.results or Path("docs/results/table", world.results)
+    experiment = EXPERIMENTS[options.env]
+    out = options.out or Path("runs/memory-table" + "-udacity-track" * (experiment is UDACITY))
+    results = options.results or Path("docs/results/table", experiment.results)
     results = out / "validation.jsonl" if options.validate else results
     there = {(row["memory"], row["seed"]) for row in read(results)}
     cells = [(name, seed) for seed in options.seeds for name in options.memories]
-    jobs = [(world.env, out, *cell, options.validate) for cell in cells if cell not in there and not options.show]
+    jobs = [(experiment.env, out, *cell, options.validate) for cell in cells if cell not in there and not options.show]
     for _, row in run_jobs(measured, jobs, workers=options.workers, initializer=prepare):
         with results.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
-        shown = ", ".join(f"{lap} {score(row, 'laps', lap):{world.decimals('laps')}}" for lap in world.laps)
+        shown = ", ".join(f"{lap} {score(row, 'laps', lap):{experiment.decimals('laps')}}" for lap in experiment.laps)
         shown += "; " + ", ".join(f"{event} {score(row, 'events', event):.2f}" for event in EVENTS)
         print(f"{row['memory']}, seed {row['seed']}, {row['seconds']} + {row['judged_s']} s: {shown}", flush=True)
-    print("\n".join(tables(read(results), world)))
+    print("\n".join(tables(read(results), experiment)))
 
 
 if __name__ == "__main__":
