@@ -158,7 +158,8 @@ def record(out: str | Path, env: str = "carracing", episodes: int = 8, **options
     from nacdrive.rollout.record import record_episodes
     from nacdrive.rollout.record_config import RecordConfig
 
-    config = RecordConfig(out=Path(out), env=env, episodes=episodes, **options)
+    log = None if options.get("log") is None else Path(options["log"])
+    config = RecordConfig(out=Path(out), env=env, episodes=episodes, **options | {"log": log})
     record_episodes(config, listeners=None if config.workers or config.ray else ())
     return Recording.open(config.folder)
 

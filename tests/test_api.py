@@ -154,6 +154,12 @@ def test_what_is_recorded_in_python_is_trained_on_with_dagger(tmp_path: Path) ->
     assert nacdrive.train(str(out), layer="dense", epochs=1, out=tmp_path / "more", **first).config == policy.config
 
 
+def test_what_is_recorded_in_python_is_written_in_the_simulators_layout_too(tmp_path: Path) -> None:
+    short = {"episodes": 1, "max_frames": 12, "track": "lake"}
+    recording = nacdrive.record(tmp_path / "r", "udacity-track", log=str(tmp_path / "log"), **short)
+    assert len((tmp_path / "log/driving_log.csv").read_text().splitlines()) == recording.episodes[0].steps
+
+
 def test_a_driver_needs_no_name_and_an_environment_that_is_made_takes_no_options(env: DrivingEnv) -> None:
     class Gas:
         def reset(self, env: DrivingEnv) -> None:

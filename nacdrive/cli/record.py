@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nacdrive.common.action import KEYBOARD
-from nacdrive.common.errors import UserError
 from nacdrive.rollout.record_config import RecordConfig
 
 if TYPE_CHECKING:
@@ -23,9 +22,6 @@ def run(config: RecordConfig, also: OnEpisode = lambda episode, path: None) -> R
     from nacdrive.common.progress import progress_bar, resumable
     from nacdrive.rollout.record import record_episodes
 
-    if (log := config.log) and (log == config.folder or (not config.overwrite and log.is_dir() and any(log.iterdir()))):
-        # Found out now, not after all the drives.
-        raise UserError(f"{log} already holds something, or will hold the recording: give another --log.")
     began = time.perf_counter()
     returns: list[float] = []
     kept = 0
@@ -67,9 +63,6 @@ def run(config: RecordConfig, also: OnEpisode = lambda episode, path: None) -> R
     if result.frames:
         print(f"recorded {result.frames} frames in {seconds:.1f} s ({result.frames / seconds:.0f} frames/s)")
     if config.log is not None:
-        from nacdrive.datasets.udacity_log_convert import export_log
-
-        export_log(config.folder, config.log, overwrite=config.overwrite)
         print(f"{config.log}: the same as driving_log.csv and IMG")
     if result.dropped:
         worst = ", ".join(f"{seed} ({value:.0f})" for seed, value in sorted(result.dropped.items()))

@@ -117,11 +117,10 @@ def open_run(folder: Path, config: ReplayConfig) -> tuple[ReplaySource, tuple[Wh
     torch.set_num_threads(1)
     model = find_model(config.model, task)
     policy = load_policy(model, expect_task=task)
-    every = config.saliency_every
     retraced = ReplaySource(
         folder.name,
         labels,
-        lambda i: retrace(policy, recording.load(i), number=i, saliency_every=every),
+        lambda i: retrace(policy, recording.load(i), number=i, saliency_every=config.saliency_every),
         choices,
         policy=policy.name,
         expert=expert,

@@ -98,6 +98,8 @@ class DrivingNetwork(nn.Module):
     def __init__(self, config: PolicyConfig) -> None:
         super().__init__()
         self.config = config
+        first, last = config.crop or (0, config.height)
+        require(0 <= first < last <= config.height, "crop", config.crop, f"(first, end) within {config.height} rows")
         size, camera = (config.height, config.width), (camera_mount.HEIGHT, camera_mount.WIDTH)
         require(not config.upright or size == camera, "upright", True, f"False but for frames of {camera}")
         allowed = "some of the rows, or a resize, with yuv or upright: by their size it is known that they were done"

@@ -13,6 +13,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.parallel import report, run_by_method, run_jobs
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.manifest import EpisodeInfo
+from nacdrive.datasets.udacity_log_convert import export_log
 from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.drivers import driver_checksum, load_driver, load_expert
 from nacdrive.drivers.human import HumanControl
@@ -68,6 +69,9 @@ def record_episodes(
     ones from ``config.seed`` on whose return reaches ``config.min_return``. With ``listeners`` it is driven in this
     process, and they hear every Tick; ``control`` is for a person who drives.
     """
+    if (log := config.log) and (log == config.folder or (not config.overwrite and log.is_dir() and any(log.iterdir()))):
+        # Refused now, not after all the drives.
+        raise UserError(f"{log} already holds something, or will hold the recording: give another --log.")
     here = EpisodeDriver(config, () if listeners is None else listeners, control)
     writer = RecordingWriter(
         config.folder,
@@ -108,6 +112,8 @@ def record_episodes(
         # Between an episode's renaming and its listing there is an instant.
         writer.adopt_unlisted()
         raise
+    if log is not None:
+        export_log(config.folder, log, overwrite=config.overwrite)
     return RecordResult(config.folder, writer.episodes, writer.dropped, frames)
 
 

@@ -85,9 +85,11 @@ def test_a_frame_of_another_shape_is_refused():
         ({"yuv": True, "crop": (0, 96)}, r"crop=\(0, 96\); allowed is some of the rows"),
         ({"upright": True, "height": 160, "width": 320}, "crop=None; allowed is some of the rows"),
         ({"upright": True, "crop": (10, 90)}, r"upright=True; allowed is False but for frames of \(160, 320\)"),
+        ({"crop": (10, 97)}, r"crop=\(10, 97\); allowed is \(first, end\) within 96 rows"),
+        ({"crop": (20, 20)}, r"crop=\(20, 20\); allowed is \(first, end\) within 96 rows"),
     ],
 )
-def test_what_would_be_done_to_no_picture_is_refused(options, words):
+def test_what_cannot_be_done_to_a_picture_is_refused(options, words):
     with pytest.raises(ValueError, match=words):
         Policy.new(PolicyConfig(task="own", model="dense", actions=(), d_model=8, num_heads=2, **options), "own")
 

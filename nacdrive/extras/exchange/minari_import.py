@@ -281,14 +281,13 @@ class Reader:
         given["t_s"] = np.arange(N) / fps
         given |= {name: values for name in ("t_s", "speed_mps") if (values := self.info(group, name, N)) is not None}
         reward = self.numbers(group, "rewards", N)
-        ended = self.numbers(group, "terminations", N)[-1]
         return {
             **given,
             "t_s": limits.clock(given["t_s"], fps),
             "reward": reward,
             "driver": "minari",
             "episode_return": float(reward.astype(np.float64).sum()),
-            "meta": {"ended": "terminated" if ended else "truncated"},
+            "meta": {"ended": "terminated" if self.numbers(group, "terminations", N)[-1] else "truncated"},
         }
 
     def frames(self, group: Any, camera: str, N: int) -> list[bytes]:
