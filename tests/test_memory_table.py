@@ -45,6 +45,23 @@ def test_agents_are_paired_by_training_seed_whatever_the_order_of_the_lines(tool
     assert tool.compare(rows[:1] + rows[4:5], "nac-key", "lstm", "laps", "all")["interval95"] is None
 
 
+def test_each_arm_less_another_is_bold_where_the_interval_leaves_out_zero(tool):
+    rows = [line("none", seed, 500) for seed in (0, 1, 2)]
+    rows += [line("lstm", seed, 531 + 11 * (seed - 1)) for seed in (0, 1, 2)]
+    rows += [line("gru", seed, 531 + 50 * (seed - 1)) for seed in (0, 1, 2)] + [line("cfc", 1, 400)]
+    head, _, *arms = tool.less(rows, "none")
+    cells = [[part.strip() for part in text.split("|")[1:-1]] for text in (head, *arms)]
+    assert cells[0][:2] == ["less `none`", "laps, all"] and cells[0][-2:] == ["unequal gaps", "seeds"]
+    assert [row[:2] for row in cells[1:]] == [
+        ["lstm", "**+31** [4, 58]"], ["gru", "+31 [-93, 155]"], ["cfc", "-100"],
+    ]  # fmt: skip
+    assert [row[-2:] for row in cells[1:]] == [
+        ["**+0.31** [0.04, 0.58]", "3"],
+        ["+0.31 [-0.93, 1.55]", "3"],
+        ["-1.00", "1"],
+    ]
+
+
 def test_holm_as_in_his_paper(tool):
     np.testing.assert_allclose(tool.holm([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02])
     assert tool.holm([0.9, 0.8]) == [1.0, 1.0]

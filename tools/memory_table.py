@@ -2,6 +2,7 @@ r"""Is a NAC the memory to drive with? Arms that differ in it alone: CarRacing w
 
     OMP_NUM_THREADS=1 python tools/memory_table.py --workers 2      # trains, judges; goes on where it was stopped
     OMP_NUM_THREADS=1 python tools/memory_table.py --show           # the tables of the lines that are there
+    OMP_NUM_THREADS=1 python tools/memory_table.py --less none      # each arm less one of them
     OMP_NUM_THREADS=1 python tools/memory_table.py --env udacity-track --workers 2
 
 Every arm drives, is told what the teacher would have done, and learns from all that was labelled (DAgger): on the same
@@ -770,6 +771,30 @@ def tables(rows: Sequence[dict[str, Any]], experiment: Experiment = CARRACING) -
     return lines
 
 
+def less(rows: Sequence[dict[str, Any]], theirs: str, experiment: Experiment = CARRACING) -> Iterator[str]:
+    """Markdown: each arm less ``theirs`` on everything that is judged, bold where the interval leaves out zero; as many
+    comparisons as cells, without a correction for that.
+    """
+    there = {row["memory"] for row in rows}
+    columns = [("laps", name) for name in experiment.laps] + [("events", name) for name in EVENTS]
+    heads = [f"{what}, {name}" if what == "laps" else name for what, name in columns]
+    yield from (f"| less `{theirs}` | {' | '.join(heads)} | seeds |", "|---" * (len(columns) + 2) + "|")
+    for ours in [name for name in ARMS if name in there - {theirs}]:
+        results = [compare(rows, ours, theirs, what, name) for what, name in columns]
+        cells = [cell(result, what, experiment) for (what, _), result in zip(columns, results, strict=True)]
+        yield f"| {ours} | {' | '.join(cells)} | {results[0]['seeds']} |"
+
+
+def cell(result: dict[str, Any], what: str, experiment: Experiment) -> str:
+    """A difference with its interval, bold where that leaves out zero."""
+    places, interval = experiment.decimals(what), result["interval95"]
+    mean = f"{result['value']:+{places}}"
+    if interval is None:
+        return mean
+    low, high = interval
+    return f"{mean if low <= 0 <= high else f'**{mean}**'} [{low:{places}}, {high:{places}}]"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--env", default="carracing", choices=list(EXPERIMENTS))
@@ -779,12 +804,16 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=list(range(10)))
     parser.add_argument("--validate", action="store_true", help="judge on validation tracks")
     parser.add_argument("--show", action="store_true", help="print the tables, and do nothing else")
+    parser.add_argument("--less", choices=list(ARMS), help="print each arm less this one, and do nothing else")
     parser.add_argument("--workers", type=int, default=1, help="agents at a time, a process each")
     options = parser.parse_args()
     experiment = EXPERIMENTS[options.env]
     out = options.out or Path("runs/memory-table" + "-udacity-track" * (experiment is UDACITY))
     results = options.results or Path("docs/results/table", experiment.results)
     results = out / "validation.jsonl" if options.validate else results
+    if options.less is not None:
+        print("\n".join(less(read(results), options.less, experiment)))
+        return
     there = {(row["memory"], row["seed"]) for row in read(results)}
     cells = [(name, seed) for seed in options.seeds for name in options.memories]
     jobs = [(experiment.env, out, *cell, options.validate) for cell in cells if cell not in there and not options.show]
