@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import re
 import shutil
 from pathlib import Path
@@ -18,6 +19,7 @@ from nacdrive.common.files import refuse_existing, write_text
 from nacdrive.common.paths import shipped
 from nacdrive.common.result_folder import release_folders, result_folder
 from tests.cli.test_fuzz import entries
+from tests.helpers.bench_results import done
 from tests.helpers.episodes import begin, make_episode
 from tests.helpers.udacity_logs import make_log
 
@@ -116,12 +118,14 @@ INTO_A_FOLDER = {
     "bench run": "bench run --tasks synthetic-decay --models dense",
     "bench report": "bench report results",
     "bench robustness": "bench robustness results",
-    "bench runtime": "bench runtime --models none",
+    "bench runtime": "bench runtime --models dense --steps 8 --passes 1",
     "recordings merge": f"recordings merge {SAMPLE} other",
     "recordings import": "recordings import log",
     "recordings export": f"recordings export {SAMPLE} --to lerobot",
     "predict": "predict pictures --task emnist",
 }
+WRITE_THEIR_FILES = ("bench report", "bench runtime", "predict")
+"""Those that have a folder for a few files of known names, whatever lies beside them."""
 
 
 @pytest.mark.parametrize("verb", INTO_A_FOLDER)
@@ -137,16 +141,26 @@ def test_what_a_user_keeps_survives_every_verb(
         result_folder(out)
         write_text(out / "run.json", "{}")
         release_folders()
+    # What the verbs read, so that each gets as far as the folder.
     begin(tmp_path / "other").add(make_episode(9))
     make_log(tmp_path / "log")
+    write_text(tmp_path / "results/results.jsonl", "".join(json.dumps(done(m, 0.9)) + "\n" for m in ("gru", "lstm")))
+    for model in ("gru", "lstm"):
+        write_text(tmp_path / f"results/cells/emnist-{model}-0/model.pt", "")
+    (tmp_path / "pictures").mkdir()
+    Image.new("L", (28, 28), 90).save(tmp_path / "pictures/seven.png")
     for name in KEPT:
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         if name.endswith("/"):
             (out / name).mkdir()
         else:
             (out / name).write_text(f"precious {name}")
-    with contextlib.suppress(UserError, SystemExit):
-        dispatch([*INTO_A_FOLDER[verb].split(), "--out", str(out), "--overwrite"])
+    line = [*INTO_A_FOLDER[verb].split(), "--out", str(out), "--overwrite"]
+    if verb in WRITE_THEIR_FILES:
+        assert dispatch(line) == 0
+    else:
+        with pytest.raises(UserError, match=re.escape(str(out))):
+            dispatch(line)
     release_folders()
     for name in KEPT:
         kept = (out / name).is_dir() if name.endswith("/") else (out / name).read_text() == f"precious {name}"
