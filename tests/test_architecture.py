@@ -127,6 +127,7 @@ def test_no_file_imports_itself_by_way_of_others(facts: dict[Path, Facts]) -> No
     "back",
     [
         "from nacdrive.web.stream import Stream",
+        "from nacdrive.web.stream import (\n    Stream,\n    pack,\n)",
         "def f():\n    from nacdrive.web import stream",
         "if TYPE_CHECKING:\n    from nacdrive.web.stream import Stream",
     ],

@@ -124,9 +124,16 @@ def test_a_whole_lap_rewards_what_it_returns_beside_what_a_usual_one_does() -> N
 
 
 def test_where_the_car_is_led_off_the_road_nothing_is_learnt() -> None:
-    _, drives = drives_of("nac_steady.pt", (3_700_002, "bad start", NOTHING))
+    learner, drives = drives_of("nac_steady.pt", (3_700_002, "bad start", NOTHING))
     carried_out = np.array(drives[0].carried_out)
     assert not carried_out[0] and (np.diff(carried_out.astype(int)) >= 0).all()
+    losses = []
+    for of_the_others in (0.0, 100.0):
+        better = np.where(carried_out, 1.0, of_the_others).astype(np.float32)
+        chunks = rl.cut([(drives[0], better)], learner.network.config.window)
+        with torch.no_grad():
+            losses.append(rl.policy_loss(learner.network, chunks, 0.5, learner.training.action_std)[0])
+    assert chunks.counts.sum() == carried_out.sum() > 0 and losses[0] == losses[1]
 
 
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

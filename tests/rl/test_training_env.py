@@ -66,12 +66,12 @@ def test_grass_costs_reward_but_not_raw_return() -> None:
 def test_fast_driving_costs_reward_above_the_limit_alone() -> None:
     lap = TrainingEnv(0, 0)
     totals = []
-    for limit in (1000.0, 10.0):
+    for cost, limit in ((0.0, 10.0), (0.02, 1000.0), (0.02, 10.0)):
         lap.episode = -1
         lap.reset()
-        lap.shaping = Shaping(grass=0, speed=0.02, speed_limit=limit)
+        lap.shaping = Shaping(grass=0, speed=cost, speed_limit=limit)
         totals.append(sum(reward for _, reward, *_ in drive(lap, [GAS] * 20)))
-    assert totals[1] < totals[0]
+    assert totals[2] < totals[1] == totals[0]
 
 
 def test_stall_ends_as_a_failure_after_patience() -> None:

@@ -23,6 +23,7 @@ from nacdrive.drivers.safety_stop import SafetyStop
 from nacdrive.drivers.speed_control import SpeedControl
 from nacdrive.drivers.steering_noise import SteeringNoise
 from nacdrive.envs.camera_noise import CameraNoise, NoisyCamera
+from nacdrive.envs.carracing.env import CarRacingEnv
 from nacdrive.envs.udacity_track import make_udacity_track
 from nacdrive.extras.arena.contestant import Contestant
 from nacdrive.extras.hunt.config import HuntConfig
@@ -133,15 +134,22 @@ def test_the_same_options_describe_the_same_drive_in_every_verb(speed: float | N
     assert len({str(replace(one, options={})) for one in drives}) == 1 and drives[0].speed_mph == (speed or 20.0)
 
 
-def test_an_open_drive_yields_ticks_and_closes_its_environment() -> None:
+def test_an_open_drive_yields_ticks_and_closes_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[CarRacingEnv] = []
+    monkeypatch.setattr(CarRacingEnv, "close", lambda env: closed.append(env))
     drive = Drive(driver="geometric", expert="ppo", options=SHORT, camera=CameraNoise(brightness=0.5))
     with drive.open(SEED) as opened:
         assert isinstance(opened.env, NoisyCamera)
         ticks = list(opened)
+        assert not closed
+    assert closed == [opened.env.unwrapped]
     assert len(ticks) == 10 and all(tick.expert is not None for tick in ticks)
     assert np.array_equal(ticks[0].frame, np.rint(ticks[0].info["clean_frame"] * np.float32(0.5)).astype(np.uint8))
     with drive.open(SEED) as again:
         assert [tick.action for tick in again] == [tick.action for tick in ticks]
+    with drive.load().open(SEED, env=opened.env):
+        pass
+    assert closed == [opened.env.unwrapped, again.env.unwrapped], "one that was open already stays open"
 
 
 def test_an_expert_of_another_rate_does_not_ride_along_unless_it_is_learnt_from() -> None:

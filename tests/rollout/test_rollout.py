@@ -232,7 +232,11 @@ def test_leaving_the_loop_early_ends_the_episode() -> None:
     for tick in rollout(env, Scripted(gas), 1):
         if tick.step == 3:
             break
-    assert ticks_of(env, Scripted(gas), 1)[0].step == 0
+    again, fresh = ticks_of(env, Scripted(gas), 1), ticks_of(short(), Scripted(gas), 1)
+    assert [(tick.step, tick.t_s, tick.episode_return) for tick in again] == [
+        (tick.step, tick.t_s, tick.episode_return) for tick in fresh
+    ]
+    assert np.array_equal(again[0].frame, fresh[0].frame)
 
 
 def test_realtime_keeps_pace_with_simulated_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Recordings become samples; the loss and its weights are what they say."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -130,7 +131,7 @@ def test_without_the_teachers_scores_its_choice_alone_counts(tmp_path):
     assert soft == hard
 
 
-def test_augmentation_moves_the_scene_alike_in_all_frames_and_leaves_the_batch_alone(tmp_path):
+def test_augmentation_follows_its_generator_and_leaves_the_batch_alone(tmp_path):
     batch = batch_of(TASK.load([record(tmp_path / "r")]))
     before = batch["frames"].clone()
     one, two = (TASK.augment(batch, torch.Generator().manual_seed(5))["frames"] for _ in range(2))
@@ -138,6 +139,24 @@ def test_augmentation_moves_the_scene_alike_in_all_frames_and_leaves_the_batch_a
     assert torch.equal(batch["frames"], before)
     assert one.dtype == torch.uint8
     assert not torch.equal(one, before)
+
+
+def test_each_sequence_is_moved_by_up_to_three_pixels_alike_in_all_frames_and_its_instruments_stay(
+    tmp_path, monkeypatch
+):
+    batch = batch_of(TASK.load([record(tmp_path / "r", steps=3, episodes=12)]))
+    # With light of its own no frame would be what it was anywhere.
+    monkeypatch.setattr("nacdrive.tasks.carracing.relight", lambda frames, generator: frames.clone())
+    new = TASK.augment(batch, torch.Generator().manual_seed(0))["frames"]
+    assert torch.equal(new[:, :, 84:], batch["frames"][:, :, 84:])
+    inner, found = new[:, :, 3:81, 3:93], []
+    for moved, frames in zip(inner, batch["frames"], strict=True):
+        found += [
+            (down, right)
+            for down, right in itertools.product(range(-3, 4), repeat=2)
+            if torch.equal(moved, frames[:, 3 - down : 81 - down, 3 - right : 93 - right])
+        ]
+    assert len(found) == 12 and all(len({shift[k] for shift in found}) > 3 for k in (0, 1))
 
 
 def test_an_unknown_task_suggests_the_nearest():
