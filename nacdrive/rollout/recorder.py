@@ -17,7 +17,7 @@ from nacdrive.datasets.images import encode_jpeg, encode_png
 from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.drivers.tick import Tick
 
-CONTROLS = ("steering", "throttle", "brake")
+CONTROLS = {"steering": -1.0, "throttle": 0.0, "brake": 0.0}  # The least value of each; the greatest is 1.
 ENCODERS: dict[str, Callable[[NDArray[np.uint8]], bytes]] = {"png": encode_png, "jpeg": encode_jpeg}
 Label = Callable[[Tick], Action | None]
 """What there is to learn from a Tick; None where nobody knows."""
@@ -45,12 +45,7 @@ class EpisodeBuffer:
     """
 
     def __init__(
-        self,
-        label: Label,
-        image: str = "png",
-        *,
-        batch: int = 1,
-        on_frames: Callable[[int], object] = lambda count: None,
+        self, label: Label, image: str = "png", *, batch: int = 1, on_frames: Callable[[int], object] = lambda _: None
     ) -> None:
         self.label, self.batch, self.on_frames, self._encode = label, batch, on_frames, ENCODERS[image]
         self.seed, self.last_step = 0, -1
@@ -85,7 +80,7 @@ class EpisodeBuffer:
             frames=self._images["center"],
             t_s=np.array(times),
             choice=_choices(actions),
-            **{name: np.array([getattr(action, name) for action in actions], np.float32) for name in CONTROLS},
+            **{name: _executed(actions, name) for name in CONTROLS},
             reward=np.array(rewards, dtype=np.float32),
             speed_mps=np.array([np.nan if speed is None else speed for speed in speeds], dtype=np.float32),
             expert_choice=_choices(labels),
@@ -122,9 +117,9 @@ class EpisodeBuffer:
         known = [label for label in labels if label is not None and label.choice is None]
         if self.label is executed_action or len(known) < len(labels):
             return {}
-        steering = {"expert_steering": np.array([label.steering for label in known], dtype=np.float32)}
-        driven, pedals = ([a.throttle - a.brake for a in chosen] for chosen in (actions, known))
-        return steering | ({"expert_pedal": np.array(pedals, dtype=np.float32)} if pedals != driven else {})
+        driven, pedals = (_executed(chosen, "throttle") - _executed(chosen, "brake") for chosen in (actions, known))
+        other = {} if np.array_equal(pedals, driven) else {"expert_pedal": pedals}
+        return {"expert_steering": _executed(known, "steering"), **other}
 
     def _flush(self) -> None:
         for pictures in self._waiting:
@@ -141,6 +136,11 @@ class EpisodeBuffer:
         self._waiting: list[dict[str, bytes | NDArray[np.uint8]]] = []
         self._images: dict[str, list[bytes]] = {}
         self.total = 0.0
+
+
+def _executed(actions: Iterable[Action], name: str) -> NDArray[np.float32]:
+    """[N] one control as environments carry it out: what lies beyond its range is at its end."""
+    return np.array([getattr(action, name) for action in actions]).clip(CONTROLS[name], 1.0).astype(np.float32)
 
 
 def _choices(actions: Iterable[Action | None]) -> NDArray[np.int64]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from nacdrive.common.action import Action
+from nacdrive.datasets.check import content_problem
 from nacdrive.datasets.episode_file import from_parquet, to_parquet
 from nacdrive.rollout.recorder import EpisodeBuffer, executed_action, expert_action
 from nacdrive.viz.recorded import recorded_ticks
@@ -35,6 +36,18 @@ def test_columns_hold_what_was_driven_and_what_was_known() -> None:
     assert episode.x_m is not None and episode.x_m[0] == 1 and np.isnan(episode.x_m[1]) and episode.y_m is None
     assert episode.expert_logits is None and episode.expert_steering is None and episode.meta["ended"] == "interrupted"
     assert (episode.source, episode.driver, episode.meta["a"], len(episode.frames)) == ("s", "d", 1, 2)
+
+
+def test_controls_beyond_their_range_are_recorded_as_they_were_executed() -> None:
+    beyond, within = Action(-1.5, 2.0, -0.5), Action(-1.0, 1.0, 0.0)
+    episode = buffer_of([{"action": beyond, "expert": beyond}] * 2).episode(source="s", driver="d", meta={})
+    assert (episode.steering[0], episode.throttle[0], episode.brake[0]) == (-1, 1, 0)
+    assert content_problem(episode) is None, "a recording that was just made stands its own check"
+    assert episode.expert_steering is not None and episode.expert_steering[0] == -1
+    assert episode.expert_pedal is None, "the very pedals that were driven"
+    taught = buffer_of([{"action": within, "expert": Action(1.5, -1.0, 3.0)}]).episode(source="s", driver="d", meta={})
+    assert taught.expert_pedal is not None and taught.expert_pedal.tolist() == [-1]
+    assert taught.expert_steering is not None and taught.expert_steering.tolist() == [1]
 
 
 def test_when_a_frame_was_taken_is_kept_where_the_camera_says_so() -> None:
