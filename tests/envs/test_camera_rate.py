@@ -114,6 +114,26 @@ def test_a_decision_is_held_until_the_next_frame_and_both_are_told_the_true_time
     assert env.step(3)[-1]["t_s"] == pytest.approx(start + 0.08)  # its usual pace again
 
 
+def test_a_rate_that_simulated_frames_do_not_divide_is_kept_on_average() -> None:
+    env = NoisyCamera(CarRacingEnv(renderer="fast", repeat=4, max_frames=200), CameraNoise(rate=(15, 15)))
+    times = [env.reset(seed=1)[1]["t_s"], *(env.step(3)[-1]["t_s"] for _ in range(30))]
+    # 3 1/3 of 50 frames a second.
+    assert set(np.rint(np.diff(times) * 50)) == {3, 4}
+    assert times[-1] - times[0] == pytest.approx(30 / 15)
+
+
+def test_an_episode_begins_with_a_frame_whatever_was_waited_for_in_the_one_before() -> None:
+    env = NoisyCamera(CarRacingEnv(renderer="fast", repeat=4, max_frames=200), CameraNoise(rate=(6, 6)), True)
+
+    def drive() -> list[tuple[float, bool]]:
+        infos = [env.reset(seed=1)[1], *(env.step(3)[-1] for _ in range(4))]
+        return [(info["t_s"], "between_frames" in info) for info in infos]
+
+    first = drive()
+    assert not first[0][1] and first[-1][1], "left while the next frame is waited for"
+    assert drive() == first
+
+
 def test_the_rate_leaves_other_disturbances_as_they_are() -> None:
     frame = np.full((8, 8, 3), 128, np.uint8)
     shown = []

@@ -102,10 +102,16 @@ def test_every_second_drive_is_seen_through_the_worse_camera_and_labelled_by_the
         np.testing.assert_array_equal(seen.choice, clear.choice)
 
 
-def test_each_drive_may_draw_its_camera() -> None:
+def test_each_drive_may_draw_its_camera_by_its_seed() -> None:
     most = CameraNoise(noise=0.1, dropped=0.4)
-    meta = [together(0.0, 40, seed=3_500_000 + k, disturbance=most, vary=True)[0].meta.get("camera") for k in range(6)]
-    assert len(set(meta)) > 2  # nothing, one of them, both, and less of it
+
+    def drawn(seed: int) -> Any:
+        return together(0.0, 40, seed=seed, disturbance=most, vary=True)[0].meta.get("camera")
+
+    meta = {seed: drawn(seed) for seed in range(3_500_000, 3_500_006)}
+    assert len(set(meta.values())) > 2  # nothing, one of them, both, and less of it
+    again = next(seed for seed, camera in meta.items() if camera is not None)
+    assert drawn(again) == meta[again]
 
 
 def test_a_share_of_the_drives_begins_badly_and_has_the_time_to_come_back() -> None:

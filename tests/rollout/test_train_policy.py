@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,11 @@ from nacdrive.common.result_folder import release_folders
 from nacdrive.datasets.recording import Recording
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.models import load_policy, save_policy
+from nacdrive.rollout.dagger import DaggerRound
 from nacdrive.rollout.record import record_episodes
 from nacdrive.rollout.record_config import RecordConfig
 from nacdrive.rollout.train_config import TrainConfig
-from nacdrive.rollout.train_policy import TrainCallbacks, train_policy
+from nacdrive.rollout.train_policy import TrainCallbacks, collect_round, train_policy
 from nacdrive.training.fit import fit
 from nacdrive.training.log import read_rows
 from tests.helpers.udacity_logs import make_log
@@ -223,6 +225,20 @@ def test_mistakes_about_dagger_are_found_before_the_work(
     with pytest.raises(UserError, match=sentence):
         train_policy(config_of(recording, tmp_path / "run", dagger=1, **options))
     assert not (tmp_path / "run").exists()
+
+
+def test_in_each_round_of_dagger_the_last_rounds_policy_drives_and_the_expert_half_as_often_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds: list[DaggerRound] = []
+    monkeypatch.setattr("nacdrive.rollout.train_policy.collect", lambda dagger, *more, **options: rounds.append(dagger))
+    monkeypatch.setattr("nacdrive.rollout.train_policy.learning_task", lambda config: SimpleNamespace(load=list))
+    config = TrainConfig(task="carracing", dagger=3, beta=0.8)
+    for round_ in (1, 2, 3):
+        collect_round(config, tmp_path, round_, TrainCallbacks(), ())
+    assert [one.drive.beta for one in rounds] == [0.8, 0.4, 0.2]
+    assert [one.drive.model for one in rounds] == [tmp_path / f"policy-round-{k}.pt" for k in range(3)]
+    assert [one.round for one in rounds] == [1, 2, 3], "each round drives seeds of its own"
 
 
 def test_an_expert_of_another_pace_is_found_before_the_work(tmp_path: Path) -> None:

@@ -61,6 +61,24 @@ def test_a_resumed_fit_gives_the_numbers_of_an_uninterrupted_one(
     assert numbers(tmp_path / "whole") == numbers(folder)
 
 
+def test_a_resumed_fit_keeps_the_best_epoch_from_before_it_was_interrupted(
+    network, task, samples, config, tmp_path, monkeypatch
+):
+    told_losses(task, monkeypatch, [0.1])
+
+    def stop(update):
+        if update.progress.epoch == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(copy.deepcopy(network), task, samples[1:], samples[:1], config, tmp_path, on_step=stop)
+    kept = torch.load(checkpoint_path(tmp_path, 0), weights_only=True)["best"]
+    result = fit(network, task, samples[1:], samples[:1], config, tmp_path)
+    assert (result.progress.epoch, result.progress.best_epoch) == (config.epochs, 0)
+    for name, value in network.state_dict().items():
+        assert torch.equal(value, kept[name]), name
+
+
 def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_checkpoint(network, task, samples, config, tmp_path):
     class Poisoned(type(network)):
         def forward(self, frames, t, padding):
