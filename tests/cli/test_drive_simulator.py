@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -132,10 +131,12 @@ def test_the_command_lets_a_page_take_the_wheel_and_keeps_the_correction(
         assert car.drives()
         person = Client(f"ws://127.0.0.1:{page}/control", headers={"Origin": "http://127.0.0.1"})
         person.send('{"do": "take"}')
-        for _ in range(15):
+
+        def held() -> bool:
             person.send('{"keys": ["right"]}')
-            time.sleep(0.1)
-        assert car.commands[-1][0] == 1.0
+            return bool(car.commands[-1][0] == 1.0)
+
+        assert until(held)
         car._frame_s = 0.25
         person.send('{"do": "reset"}')
         person.close()

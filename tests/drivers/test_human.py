@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -26,6 +27,8 @@ from nacdrive.rollout.rollout import rollout
 from nacdrive.tasks import load_task
 
 GAS, LEFT = 3, 2
+PATIENT_S = 60.0
+"""Silence for which a person keeps the wheel where that is not what is tested: the machine may be busy."""
 
 
 class Gas:
@@ -60,7 +63,7 @@ def driven(
 
 
 def test_whoever_takes_over_drives_and_the_policy_is_asked_all_the_same() -> None:
-    control = HumanControl()
+    control = HumanControl(silence_s=PATIENT_S)
 
     def act(tick: Tick) -> None:
         if tick.step == 4:
@@ -78,7 +81,7 @@ def test_whoever_takes_over_drives_and_the_policy_is_asked_all_the_same() -> Non
 
 
 def test_one_person_at_a_time_has_the_wheel() -> None:
-    control = HumanControl()
+    control = HumanControl(silence_s=PATIENT_S)
     assert control.acquire(1) and not control.acquire(2) and control.acquire(1)
     control.set_keys(2, ["left"])
     control.release(2)
@@ -123,7 +126,7 @@ def test_a_paused_drive_stands_still_and_goes_on_where_it_was() -> None:
     control.resume()
     drive.join(120)
     assert [tick.step for tick in ticks] == list(range(20))
-    assert any(event.startswith("paused for 0.") for event in ticks[4].events)
+    assert any(re.fullmatch(r"paused for \d+\.\d s", event) for event in ticks[4].events)
 
 
 def test_starting_over_begins_the_same_track_anew() -> None:
@@ -149,7 +152,7 @@ def test_a_person_may_drive_on_after_the_policy_has_failed_and_the_stop_comes_wh
                 raise ValueError("broken")
             return to_action(GAS)
 
-    control, ticks = HumanControl(), []
+    control, ticks = HumanControl(silence_s=PATIENT_S), []
 
     def act(tick: Tick) -> None:
         ticks.append(tick)
@@ -166,7 +169,7 @@ def test_a_person_may_drive_on_after_the_policy_has_failed_and_the_stop_comes_wh
 
 
 def test_without_a_driver_the_drive_waits_for_a_person() -> None:
-    control = HumanControl(needs_person=True)
+    control = HumanControl(needs_person=True, silence_s=PATIENT_S)
     assert control.poll(wait=False).paused
     world = make_carracing(renderer="fast", max_frames=40)
     ticks: list[Tick] = []
@@ -183,7 +186,7 @@ def test_without_a_driver_the_drive_waits_for_a_person() -> None:
 
 
 def test_take_overs_are_kept_as_corrections_that_a_training_takes(tmp_path: Path) -> None:
-    control, folder = HumanControl(), tmp_path / "corrections"
+    control, folder = HumanControl(silence_s=PATIENT_S), tmp_path / "corrections"
 
     def act(tick: Tick) -> None:
         if tick.step in (2, 10):
@@ -263,7 +266,7 @@ def test_a_stick_chooses_the_nearest_of_five_actions(axes: tuple[float, float], 
 
 
 def test_a_stick_leaves_the_pedals_to_the_speed_control_until_a_trigger_is_pulled() -> None:
-    control = HumanControl()
+    control = HumanControl(silence_s=PATIENT_S)
     override = HumanOverride(Gas(), control)
     override.reset(Continuous())  # type: ignore[arg-type]
     assert control.acquire(1)

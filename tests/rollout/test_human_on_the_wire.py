@@ -132,8 +132,10 @@ def test_up_and_down_drive_the_pedals(drive: Drive, heartbeat: Any) -> None:
     assert until(lambda: drive.told == (0.0, -1.0))
 
 
-def test_a_take_over_is_a_correction_that_training_reads(drive: Drive, stack: ExitStack, folder: Path) -> None:
-    drive.person("left", "up")
+def test_a_take_over_is_a_correction_that_training_reads(
+    drive: Drive, heartbeat: Any, stack: ExitStack, folder: Path
+) -> None:
+    heartbeat(drive, "left", "up")
     assert until(lambda: sum(tick.human and tick.action.steering == -1.0 for tick in drive.ticks) > 20)
     drive.control.release(1)
     assert until(lambda: drive.told[0] == BEND)
