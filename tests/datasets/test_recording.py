@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 from pathlib import Path
 
@@ -23,11 +22,6 @@ def alter(path: Path, offset: int = 40) -> None:
     data = bytearray(path.read_bytes())
     data[offset] ^= 0xFF
     path.write_bytes(data)
-
-
-def edit_manifest(folder: Path, **changes: object) -> None:
-    path = folder / "recording.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
 def test_a_recording_lists_its_episodes_by_seed_and_loads_them(recording_folder: Path) -> None:

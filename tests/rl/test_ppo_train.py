@@ -10,7 +10,6 @@ import torch
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.runs import usable_cores
-from nacdrive.rl import train as ppo_train
 from nacdrive.rl.config import PpoConfig
 from nacdrive.rl.train import BEST, CHECKPOINT, CURVE, LOG, SB3, read_checkpoint, train
 from tests.helpers.expert_cases import tiny
@@ -147,10 +146,6 @@ def test_schedules_are_linear_and_the_late_shaping_begins_where_it_should() -> N
     assert config.lr_at(1.0) == pytest.approx(3e-4) and config.lr_at(0.0) == pytest.approx(6e-6)
     assert config.entropy_at(0.5) == pytest.approx(0.0055)
     assert config.shaping(0.44).speed == 0 and config.shaping(0.45).speed > 0
-
-
-def test_module_names_the_files_it_writes() -> None:
-    assert ppo_train.BEST.endswith(".pt") and ppo_train.SB3.endswith(".zip")
 
 
 @pytest.mark.nightly

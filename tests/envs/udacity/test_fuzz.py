@@ -6,7 +6,6 @@ import base64
 import json
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -173,8 +172,3 @@ def test_an_image_of_20_megabytes_is_answered(healthy: Healthy) -> None:
     finally:
         healthy.car.picture = PICTURE
     assert healthy.car.drives(5)
-
-
-def full(**changed: Any) -> dict[str, Any]:
-    """A report that is right but for ``changed``."""
-    return {"steering_angle": "0.0000", "throttle": "0.0000", "speed": "1.0000", "image": IMAGE, **changed}
