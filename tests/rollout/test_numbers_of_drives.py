@@ -23,7 +23,6 @@ from nacdrive.rollout.results import (
     is_whole_row,
     own_metrics,
     row_of,
-    scores_of_evaluation,
 )
 from tests.helpers.ticks import make_tick
 
@@ -103,27 +102,6 @@ def test_a_damaged_row_is_driven_again(damage: dict[str, Any], tmp_path: Path) -
     again = ResultsFile(path)
     again.add(row | {"seed": 3})
     assert list(ResultsFile(path).rows) == [1, 3]
-
-
-def test_rows_of_the_first_version_are_read(tmp_path: Path) -> None:
-    driven = drive()
-    row = row_of(driven.result(), driven, {})
-    old = {name: value for name, value in row.items() if name not in ("progress", "wheels_off")}
-    (tmp_path / "rows.jsonl").write_text(json.dumps(old) + "\n")
-    (read,) = ResultsFile(tmp_path / "rows.jsonl").rows.values()
-    assert read["progress"] == 0.25 and read["wheels_off"] == 0.375
-
-
-def test_what_an_expert_scored_is_known_by_the_file_of_the_drive(tmp_path: Path) -> None:
-    assert scores_of_evaluation(tmp_path) == {}
-    (tmp_path / "metrics.json").write_text("{}")
-    assert scores_of_evaluation(tmp_path) == {}
-    rows = [{"seed": 3, "episode_return": 9}, {"seed": 4, "episode_return": 1.5, "track": "lake"}]
-    (tmp_path / "metrics.json").write_text(json.dumps({"expert_episodes": rows}))
-    assert scores_of_evaluation(tmp_path) == {
-        "episode-0000003.parquet": 9.0,
-        "episode-0000004-lake.parquet": 1.5,
-    }
 
 
 # ---------------------------------------------------------------- options of an evaluation

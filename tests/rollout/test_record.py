@@ -24,8 +24,7 @@ from nacdrive.datasets.udacity_log import read_log
 from nacdrive.drivers.human import HumanControl
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.camera_noise import CameraNoise
-from nacdrive.envs.carracing.env import make_carracing, to_action
-from nacdrive.rollout.drive import Hold
+from nacdrive.envs.carracing.env import make_carracing
 from nacdrive.rollout.record import EpisodeDriver, RecordProgress, record_episodes
 from nacdrive.rollout.record_config import RecordConfig
 from nacdrive.rollout.recorder import EpisodeBuffer, expert_action
@@ -428,22 +427,3 @@ def test_frames_that_came_as_jpeg_are_kept_as_they_came_unless_the_camera_change
     assert episode.frames[0] == came and episode.frames[1] == encode_jpeg(frame) != came
     assert decode_image(episode.frames[0]).shape == frame.shape
     assert episode.meta["ended"] == "ended"
-
-
-def test_an_action_is_held_and_the_frames_between_are_not_looked_at() -> None:
-    class Counting:
-        name = "counting"
-
-        def reset(self, env: Any) -> None:
-            self.seen = 0
-
-        def act(self, frame: Any, info: Any) -> Action:
-            self.seen += 1
-            return to_action(self.seen % 5)
-
-    inner = Counting()
-    held = Hold(inner, 4)
-    for _ in range(2):
-        held.reset(None)  # type: ignore[arg-type]
-        taken = [held.act(None, {}).choice for _ in range(10)]  # type: ignore[arg-type]
-        assert taken == [1, 1, 1, 1, 2, 2, 2, 2, 3, 3] and inner.seen == 3

@@ -12,7 +12,7 @@ from gymnasium.envs.box2d import car_racing
 from nacdrive.drivers.pure_pursuit import PurePursuit
 from nacdrive.envs.carracing.env import make_carracing
 from nacdrive.envs.carracing.fast_renderer import FastCarRacing
-from nacdrive.envs.carracing.sprites import covered, score_picture
+from nacdrive.envs.carracing.sprites import score_picture
 from nacdrive.models.agents.view import View
 
 
@@ -137,13 +137,6 @@ def test_what_is_drawn_changes_no_reward(observation: Any, instruments: bool) ->
     for choice in np.random.default_rng(6).integers(0, 5, 60).tolist():
         one, other = ours.step(choice), plain.step(choice)
         assert one[1:4] == other[1:4] and one[4] == other[4]
-
-
-def test_a_bar_covers_the_share_of_a_pixel_that_it_fills() -> None:
-    first, shares = covered(10, 24.5, 10.0, 96)  # pixels 10 to 24 of the window
-    assert first == 1 and shares == pytest.approx([1.0, 0.5])
-    first, shares = covered(12, 15, 10.0, 96)
-    assert first == 1 and shares == pytest.approx([0.4])
 
 
 def test_an_action_that_there_is_not_is_refused_as_gymnasium_does() -> None:

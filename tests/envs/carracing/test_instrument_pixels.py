@@ -21,6 +21,7 @@ from nacdrive.envs.carracing.sprites import as_shown, covered
         (-7, 4, 0, [0.5]),
         (35, 60, 3, [0.5]),
         (12, 12, 1, [0.1]),
+        (10, 24.5, 1, [1, 0.5]),
     ],
 )
 def test_a_bar_covers_shares_of_pixels(low: float, high: float, first: int, shares: list[float]) -> None:
