@@ -61,7 +61,7 @@ def add_replay(app: Flask, cache: EpisodeCache, cards: Sequence[Card]) -> None:
     @app.get("/replay/<int:run>/<int:episode>/ticks")
     def chunk(run: int, episode: int) -> Response:
         first = request.args.get("from", 0, int)
-        count = min(request.args.get("count", 1, int), LARGEST_CHUNK)
+        count = max(0, min(request.args.get("count", 1, int), LARGEST_CHUNK))
         seen, frame, body = ticks(run, episode), None, b""
         is_as_driven = cache.runs[run].policy is None
         for i, tick in enumerate(seen[: max(0, first) + count]):

@@ -251,7 +251,7 @@ class StreamState:
         """What a new viewer is not sent: of one lane all before the Tick that is shown (see ``past``), else nothing."""
         with self._changed:
             lane, *others = self._lanes
-            if others or lane.shown is None:
+            if others or lane.shown is None or lane.shown.seq == 1:
                 return Seen()
             return Seen(self._attempt, (lane.shown.seq - 1,), (lane.event_count,))
 

@@ -66,6 +66,15 @@ def test_a_viewer_that_comes_late_is_sent_the_newest_and_may_ask_for_the_last_ha
     assert [event["text"] for event in past["events"]] == ["off road"]
 
 
+def test_what_came_with_the_first_decision_is_sent_to_who_comes_right_after_it(server: LiveServer) -> None:
+    # Of one decision there is no past that a page would ask for.
+    server.publish(make_tick(0, circuit=False))
+    viewer = join(server)
+    while not isinstance(message := viewer.receive(5), bytes):
+        assert message is not None
+    assert [event["text"] for event in head(message)["lanes"][0]["events"]] == ["started"]
+
+
 def test_a_frozen_viewer_gets_two_messages_and_no_more(server: LiveServer) -> None:
     frozen, brisk = join(server), join(server)
     for step in range(60):
