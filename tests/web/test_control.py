@@ -318,6 +318,22 @@ def test_a_regression_policy_shows_steering_and_lane_offset_instead_of_probabili
 
 
 @pytest.mark.nightly
+def test_who_has_moved_a_slider_takes_the_wheel_by_its_key_and_steers_by_the_arrows(
+    steered: LiveServer, control: HumanControl, open_page: Callable[..., Any]
+) -> None:
+    with Loop(steered, control) as loop:
+        page = open_page(steered.url)
+        until(page, READY)
+        until(page, "Number(document.getElementById('step').textContent) > 3")
+        page.focus("#history input")
+        page.keyboard.press("w")
+        until(page, "document.getElementById('state').textContent === 'You drive'")
+        page.keyboard.down("ArrowLeft")
+        holds(lambda: loop.keys[-1] == {"left"})
+        assert page.get_attribute("#dashboard", "data-held") == "no"
+
+
+@pytest.mark.nightly
 def test_a_new_drive_knows_nothing_of_who_drove_in_the_one_before(open_page: Callable[..., Any]) -> None:
     control = HumanControl(silence_s=60)
     first = LiveServer(port=lasting_port(), control=control, choices=CHOICES)

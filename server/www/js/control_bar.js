@@ -1,6 +1,6 @@
 // The bar for a person: pause, start over, take the wheel with keys, fingers or a gamepad, hand back. Only where the drive allows it.
 
-import { button, dialogOpen, keyOf, put } from "./dom.js";
+import { button, dialogOpen, keyOf, put, wantsKey } from "./dom.js";
 import { Gamepad } from "./gamepad.js";
 
 const ARROWS = { ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down" };
@@ -12,12 +12,12 @@ const RETRY_MS = 1000;
 const NOBODY = { paused: false, person: null, needs_person: false };
 
 export class ControlBar {
-  // onState() is called when something has changed that the page shows elsewhere too. wheel: whether it can be taken;
-  // driving: what the bar says while nobody has it.
-  constructor(root, onState, { wheel = true, driving = "The policy drives." } = {}) {
+  // onState() is called when something has changed that the page shows elsewhere too. driving: what the bar says while
+  // nobody has the wheel.
+  constructor(root, onState, driving = "The policy drives.") {
     this.root = root;
     this.onState = onState;
-    this.wheel = wheel;
+    this.wheel = true;
     this.driving = driving;
     this.state = NOBODY;
     this.me = null;
@@ -34,7 +34,6 @@ export class ControlBar {
     this.sentenceLine.className = "say";
     this.sentenceLine.setAttribute("role", "status");
     this.pad = this.makePad();
-    this.take.hidden = !wheel;
     root.append(this.take, this.pause, this.reset, this.sentenceLine, this.pad);
     document.addEventListener("keydown", (press) => this.key(press), true);
     document.addEventListener("keyup", (press) => this.keyUp(ARROWS[press.key]), true);
@@ -55,9 +54,11 @@ export class ControlBar {
     return this.me !== null && this.state.person === this.me;
   }
 
-  // A drive begins, in which people may have control or not: nothing of the one before holds.
-  allow(on) {
+  // A drive begins, in which people may have control or not, and take the wheel or not: nothing of the one before holds.
+  allow(on, wheel = true) {
     this.root.hidden = !on;
+    this.wheel = wheel;
+    this.take.hidden = !wheel;
     this.show(NOBODY);
     if (on && !this.socket) this.connect();
   }
@@ -107,6 +108,8 @@ export class ControlBar {
       this.held.clear();
       this.axes = null;
     }
+    // The arrow keys are the car's now, and not those of a slider that was moved last.
+    if (mine && !had && document.activeElement instanceof HTMLInputElement) document.activeElement.blur();
     if ((had && !mine) || (!mine && state.person !== null)) this.wanted = false;
     this.root.dataset.mine = mine ? "yes" : "no";
     put(this.pause.firstChild, state.paused ? "Resume" : "Pause");
@@ -132,13 +135,12 @@ export class ControlBar {
   }
 
   key(press) {
-    if (this.root.hidden || press.ctrlKey || press.metaKey || press.altKey) return;
-    if (/^(INPUT|SELECT|TEXTAREA)$/.test(press.target.tagName) && press.target.type !== "checkbox") return;
+    if (this.root.hidden || press.ctrlKey || press.metaKey || press.altKey || wantsKey(press)) return;
     const arrow = ARROWS[press.key];
     // Who drives goes on steering behind a dialog; all other keys are the dialog's then.
     if (arrow ? !this.mine : dialogOpen()) return;
     const act = arrow ? () => this.keyDown(arrow) : {
-      " ": press.target.tagName === "BUTTON" || press.target.type === "checkbox" ? null : () => this.pause.click(),
+      " ": () => this.pause.click(),
       w: () => !this.mine && this.take.click(),
       Escape: this.mine ? () => this.take.click() : null,
     }[keyOf(press)];

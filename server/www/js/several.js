@@ -120,11 +120,15 @@ function startSeveral() {
     about = { control: {}, result: null };
     // Where a person drives, it is the present that counts.
     if (description.people.length) view = "now";
-    controls ??= new ControlBar($("controls"), () => race && draw(), { wheel: description.people.length > 0, driving: "The contestants drive." });
+    controls ??= new ControlBar($("controls"), () => race && draw(), "The contestants drive.");
     mayControl = description.control;
-    controls.allow(mayControl);
+    allow(mayControl);
     draw();
     cards.expect(description, () => cards.each("about", about));
+  }
+
+  function allow(on) {
+    controls.allow(on, race.lanes.some(({ person }) => person));
   }
 
   async function message({ header, parts }) {
@@ -135,7 +139,7 @@ function startSeveral() {
       ({ about } = header);
       // When the last track is over there is nothing left to pause or to start over.
       const over = Boolean(about.ranking && !about.ranking.following);
-      if ($("controls").hidden !== (over || !mayControl)) controls.allow(mayControl && !over);
+      if ($("controls").hidden !== (over || !mayControl)) allow(mayControl && !over);
       if (about.control.person !== undefined) controls.show(about.control);
       about.endings.forEach((ending, k) => { race.lanes[k].ending = ending; });
       put($("episode"), about.place ? fixed(about.place.episode + 1, 0) : "–");

@@ -12,6 +12,7 @@ from nacdrive.drivers.human import HumanControl
 from nacdrive.envs.base import Info
 from nacdrive.envs.camera_noise import CameraNoise
 from tests.helpers.arenas import ArenaPage, arena_tick
+from tests.helpers.ports import lasting_port
 from tests.helpers.ticks import WHY
 from tests.web.test_page import PAINTED, STICKING_OUT, text, until
 
@@ -201,6 +202,26 @@ def test_a_person_who_contests_takes_the_wheel_and_all_wait_for_them(open_page: 
         until(page, "document.getElementById('state').textContent === 'You drive'")
         assert page.get_attribute("#views button:last-child", "aria-pressed") == "true", "the present, for who drives"
         assert page.faults == []
+
+
+@pytest.mark.nightly
+def test_the_next_arena_has_a_wheel_or_none_by_itself(open_page: Callable[..., Any]) -> None:
+    take = "document.querySelector('#controls .take')"
+    first = arena(port=lasting_port(), control=HumanControl())
+    page = open_page(first.start())
+    until(page, "document.querySelector('#controls button:nth-child(2)').disabled === false")
+    assert page.evaluate(f"{take}.hidden")
+    first.stop()
+    control = HumanControl(needs_person=True, silence_s=60)
+    with arena(port=first.port, control=control, people=("exact",)):
+        until(page, f"!{take}.hidden")
+        while control.state["person"] is None:
+            # The line to the first one may still be open.
+            until(page, f"{take}.disabled === false")
+            page.keyboard.press("w")
+            page.wait_for_timeout(100)
+    with arena(port=first.port, control=HumanControl()):
+        until(page, f"{take}.hidden")
 
 
 @pytest.mark.nightly
