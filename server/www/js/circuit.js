@@ -59,7 +59,7 @@ export class Circuit {
 
   // Whether the circuit reads pairs of query and key.
   get ofPairs() {
-    return this.wiring.groups.motor === 2;
+    return this.wiring?.groups.motor === 2;
   }
 
   nearest(pointer) {

@@ -4,8 +4,8 @@ import { $, onKeys, put } from "./dom.js";
 
 export function togglePresentation() {
   const { dataset } = $("dashboard");
-  if (dataset.whatIf === "open") return;
   const on = dataset.present !== "yes";
+  if (on && dataset.whatIf === "open") return;
   dataset.present = on ? "yes" : "no";
   put($("large"), on ? "End" : "Large");
   // A browser that refuses the whole screen (a phone, a frame) shows it in its window.

@@ -9,22 +9,33 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from nacdrive.common.action import Action
 from nacdrive.common.paths import shipped
 from nacdrive.datasets.recording import Recording
 from nacdrive.extras.export.card import LapCard
 from nacdrive.extras.what_if import WhatIfCard
-from nacdrive.web import LiveServer
+from nacdrive.layers import build
+from nacdrive.web import Card, LiveServer
 from nacdrive.web.episode_cache import EpisodeCache, EpisodeLabel, ReplaySource
 from nacdrive.web.replay import ReplayServer
 from tests.helpers.ports import lasting_port
 from tests.helpers.ticks import CHOICES, make_tick
 from tests.helpers.what_if import SEED, SOURCE, drive, small_policy
 from tests.web.test_accessibility import check
+from tests.web.test_next_drive import Inside
 from tests.web.test_page import STICKING_OUT, serve, shows, text, until
 
 PRESS_MS = 160
+# Until one is hit.
+CLICK_NEURON = """() => {
+  const c = document.getElementById("circuit"), box = c.getBoundingClientRect();
+  const muted = () => document.querySelectorAll(".edits li:not(.dim)").length;
+  for (let y = 0, before = muted(); y < box.height && muted() === before; y += 4) {
+    c.dispatchEvent(new PointerEvent("click", { clientX: box.left + 0.09 * box.width, clientY: box.top + y }));
+  }
+}"""
 ANSWERED = "document.querySelector('.sentence')?.textContent.startsWith('{}')"
 LONG_S = 240
 
@@ -297,6 +308,56 @@ def test_the_presentation_shows_picture_verb_and_reason_alone(open_page: Callabl
         assert page.locator("#frame").bounding_box()["height"] > before
         page.keyboard.press("f", delay=PRESS_MS)
         until(page, "document.getElementById('strips').getClientRects().length > 0")
+
+
+class Mute(Card):
+    """The card's page alone: nobody answers."""
+
+    name = "what_if"
+
+    def describe(self, run: int = 0) -> Any:
+        return {"window": 4, "ghost": True}
+
+
+def test_neurons_that_all_heads_share_are_muted_in_all_of_them(open_page: Callable[..., Any]) -> None:
+    layer = build("nac-key", 8, 2, 6, in_features=6)
+    given = torch.randn(1, 6, 6), torch.arange(6.0)[None]
+    neurons = {name: x.detach().numpy() for name, x in layer.neuron_states(*given).items()}
+    with serve(circuit=layer.circuit(), cards=[Mute()]) as server:
+        page = open_page(server.url)
+        tick = make_tick(3, neurons=neurons, why=None)
+        server.publish(tick)
+        shows(page, tick)
+        until(page, "document.querySelector('.ask')?.hidden === false")
+        page.keyboard.press("i")
+        page.click("[title='Mute all inter neurons of all heads']")
+        page.click("#show-neurons")
+        until(page, "document.querySelector('#circuit').getBoundingClientRect().height > 50")
+        page.evaluate(CLICK_NEURON)
+        until(page, "document.querySelectorAll('.edits li:not(.dim)').length === 2")
+        first, second = edits(page)
+        assert first == "inter neurons of all heads muted"
+        assert re.fullmatch(r"\w+ neuron \d+ of all heads muted", second)
+        assert re.search(r"if=mute:inter;mute:\w+\.\d+$", page.url)
+
+
+def test_a_ghost_ends_with_its_moment_and_the_presentation_ends_whatever_is_asked(
+    open_page: Callable[..., Any], tmp_path: Path
+) -> None:
+    with serve(cards=[Mute(), Inside(tmp_path)]) as server:
+        page = open_page(server.url)
+        for step in range(3):
+            server.publish(make_tick(step, x_m=float(step), y_m=0.0))
+            shows(page, make_tick(step))
+        until(page, "Boolean(window.page) && document.querySelector('.ask')?.hidden === false")
+        for key in ("f", "i", "f"):
+            page.keyboard.press(key)
+        assert page.get_attribute("#dashboard", "data-present") == "no"
+        page.evaluate("page.dashboard.map.setGhosts({ edited: [{ x_m: 1, y_m: 1 }], unedited: [], text: 'It stays.' })")
+        page.keyboard.press("i")
+        assert page.evaluate("page.dashboard.map.ghosts.text") == "It stays.", "the moment is still held"
+        page.keyboard.press("h")
+        assert page.evaluate("page.dashboard.map.ghosts") is None
 
 
 def test_a_question_ends_with_the_drive_and_with_the_network_that_it_was_asked_of(

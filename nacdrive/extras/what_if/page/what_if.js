@@ -62,7 +62,7 @@ export class WhatIf {
       },
     });
     const { network } = this.dashboard;
-    network.circuit.onPick = ({ group, neuron }) => this.can && this.isOpen && this.toggle({ kind: "mute", head: network.head, group, neuron });
+    network.circuit.onPick = ({ group, neuron }) => this.can && this.isOpen && this.toggle({ kind: "mute", head: this.own, group, neuron });
     network.onHead = () => this.isOpen && this.describePanel();
     onKeys({ i: () => this.can && this.show(!this.isOpen) });
     this.layer.show(false);
@@ -132,9 +132,15 @@ export class WhatIf {
     return this.isOpen ? this.edits : [];
   }
 
+  // The head whose neurons are muted; null where all heads share theirs.
+  get own() {
+    const { circuit, head } = this.dashboard.network;
+    return circuit.ofPairs ? head : null;
+  }
+
   describePanel() {
     const { network } = this.dashboard;
-    this.panel.describe({ window: this.can.window, heads: network.wired ? network.neurons?.heads ?? 0 : 0, ghost: this.can.ghost, head: network.head });
+    this.panel.describe({ window: this.can.window, heads: network.wired ? network.neurons?.heads ?? 0 : 0, ghost: this.can.ghost, own: this.own });
     this.panel.show(this.edits, alike);
   }
 
@@ -146,6 +152,8 @@ export class WhatIf {
     // A moment of a drive that goes on is in nobody else's browser, and soon not in this one.
     this.panel.copy.hidden = !(name && "run" in name);
     if (same) return;
+    // Ghosts are of their moment, whether or not it is asked about any more.
+    this.dashboard.map.setGhosts(null);
     if (!this.isOpen) {
       // A drive that goes on was not measured at every decision; a replay's server says it itself.
       if (!name) this.questions.close();
@@ -154,7 +162,6 @@ export class WhatIf {
     }
     this.map = null;
     this.stopGhost();
-    this.dashboard.map.setGhosts(null);
     if (name) this.ask();
     else this.panel.say("Hold the drive to ask what would be if.");
     this.paint();

@@ -103,8 +103,9 @@ export class WhatIfPanel {
     root.append(body);
   }
 
-  // window: frames remembered; heads: their number, 0 without a circuit; ghost: whether the world can be driven again.
-  describe({ window, heads, ghost, head }) {
+  // window: frames remembered; heads: their number, 0 without a circuit; ghost: whether the world can be driven again; own:
+  // the head whose neurons are muted, null of all.
+  describe({ window, heads, ghost, own }) {
     if (this.hide.childElementCount !== window - 1) {
       this.hide.replaceChildren(...Array.from({ length: window - 1 }, (_, i) => this.switch(`−${i + 1}`, { kind: "hide", back: i + 1 }, `Hide the frame of ${i + 1} decision${i ? "s" : ""} ago`)));
     }
@@ -113,9 +114,10 @@ export class WhatIfPanel {
     if (this.heads.childElementCount !== heads) {
       this.heads.replaceChildren(...Array.from({ length: heads }, (_, i) => this.switch(String(i + 1), { kind: "mute", head: i, group: null, neuron: null }, `Mute head ${i + 1}`)));
     }
-    if (this.head !== head) {
-      this.head = head;
-      this.groups.replaceChildren(...GROUPS.map((name) => this.switch(`${name} of head ${head + 1}`, { kind: "mute", head, group: name, neuron: null }, `Mute all ${name} neurons of head ${head + 1}`)));
+    if (this.own !== own) {
+      this.own = own;
+      const whose = own === null ? "all heads" : `head ${own + 1}`;
+      this.groups.replaceChildren(...GROUPS.map((name) => this.switch(`${name} of ${whose}`, { kind: "mute", head: own, group: name, neuron: null }, `Mute all ${name} neurons of ${whose}`)));
     }
     this.driveButton.hidden = !ghost;
   }
