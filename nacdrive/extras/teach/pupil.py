@@ -108,7 +108,7 @@ def compare(before: NDArray[np.bool_], after: NDArray[np.bool_]) -> tuple[tuple[
 
 def learn_rounds(pipe: Connection, training: TrainConfig) -> None:
     """The other process: of a ``Job`` it sends the shares done, 0 .. 1, then its ``Outcome`` or what is wrong."""
-    os.nice(NICENESS)
+    getattr(os, "nice", int)(NICENESS)  # not on Windows
     pupil: Pupil | None = None
     while True:
         job = pipe.recv()

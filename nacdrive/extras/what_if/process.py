@@ -135,7 +135,7 @@ class WhatIfProcess:
 
 def answer_questions(pipe: Connection, load: Callable[[], WhatIf]) -> None:
     """The other process: answer until the pipe closes."""
-    os.nice(NICENESS)
+    getattr(os, "nice", int)(NICENESS)  # not on Windows
     drives: dict[int, Iterator[dict[str, Any]]] = {}
     what_if = load()
     while True:

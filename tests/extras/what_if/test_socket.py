@@ -6,6 +6,7 @@ import json
 import random
 import time
 from collections.abc import Iterator
+from multiprocessing import Pipe
 from typing import Any
 
 import pytest
@@ -13,14 +14,16 @@ from simple_websocket import Client, ConnectionClosed
 
 from nacdrive.extras.what_if import WhatIfCard, WhatIfSource
 from nacdrive.extras.what_if.moments import MomentMemory, moment_of
+from nacdrive.extras.what_if.process import answer_questions
 from nacdrive.extras.what_if.socket import LARGEST_QUESTION, question_of
+from nacdrive.extras.what_if.what_if import WhatIf
 from nacdrive.web import LiveServer
 from nacdrive.web.episode_cache import EpisodeCache, EpisodeLabel, ReplaySource
 from nacdrive.web.replay import ReplayServer
 from nacdrive.web.stream_socket import BURST
 from tests.helpers.ticks import make_tick
 from tests.helpers.web_clients import WholeClient
-from tests.helpers.what_if import SEED, SOURCE, drive
+from tests.helpers.what_if import SEED, SOURCE, drive, small_policy
 from tests.web.test_auth import UPGRADE, ask
 
 DARK = [{"kind": "dim", "factor": 0.0}]
@@ -53,6 +56,14 @@ def live() -> Iterator[LiveServer]:
         for tick in drive():
             server.publish(tick)
         yield server
+
+
+def test_questions_are_answered_where_no_process_can_be_nice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("os.nice")  # as on Windows
+    asking, answering = Pipe()
+    asking.close()
+    with pytest.raises(EOFError):
+        answer_questions(answering, lambda: WhatIf(small_policy()))
 
 
 def test_a_viewer_asks_and_the_decision_is_that_of_the_drive(live: LiveServer) -> None:
