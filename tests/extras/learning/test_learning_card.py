@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 from nacdrive.extras.learning.card import SHOW_EVERY_S, LearningCard
 from nacdrive.training.fit import FitUpdate, Progress
-from nacdrive.web import LiveServer
+from nacdrive.web import Card, LiveServer
 from nacdrive.web.stream import Row, Seen
 from tests.helpers.episodes import make_episode
+from tests.helpers.ticks import make_tick
+from tests.web.test_page import until
+
+# Whether the curve has the colour that the policy's lines have in the theme of now.
+POLICY_LINE = """() => {
+  const c = document.querySelector(".learning canvas");
+  if (!c) return false;
+  const colour = getComputedStyle(document.documentElement).getPropertyValue("--policy");
+  const wanted = [...colour.match(/\\w\\w/g).map((v) => parseInt(v, 16)), 255].join();
+  const data = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+  for (let i = 0; i < data.length; i += 4) if (data.slice(i, i + 4).join() === wanted) return true;
+  return false;
+}"""
 
 
 def test_a_page_is_told_of_the_stage_each_epoch_and_of_the_laps() -> None:
@@ -33,6 +48,17 @@ def test_a_page_is_told_of_the_stage_each_epoch_and_of_the_laps() -> None:
         assert [(row[3], row[4]) for row in rows] == [(1, 7)] * 3
     finally:
         server.stop()
+
+
+def test_the_curve_of_a_training_that_is_over_goes_with_the_theme(open_page: Callable[..., Any]) -> None:
+    with LiveServer(port=0, cards=[Card("learning")]) as server:
+        page = open_page(server.url)
+        server.set(learning={"stage": "learnt", "losses": [[0, 1.0], [0, 0.5], [0, 0.2]]})
+        server.publish(make_tick(0))
+        until(page, f"({POLICY_LINE})()")
+        page.keyboard.press("t")
+        until(page, f"({POLICY_LINE})()")
+        page.keyboard.press("t")
 
 
 def test_without_a_page_nothing_is_kept() -> None:

@@ -3,7 +3,7 @@
 import { addStyle } from "/js/cards.js";
 import { Surface, font } from "/js/canvas.js";
 import { $ } from "/js/dom.js";
-import { colours } from "/js/theme.js";
+import { colours, onTheme } from "/js/theme.js";
 
 const MARGIN = 6;
 
@@ -24,6 +24,7 @@ export function card() {
   /** @type {[number, number][]} */
   let losses = [];
   const surface = new Surface(canvas, (context, width, height) => draw(context, width, height, losses), 200);
+  onTheme(() => surface.touch());
   return {
     // A drive that comes after the training keeps its curve.
     describe(about) {
