@@ -295,6 +295,15 @@ def opened(open_page: Callable[..., Any], lap_page: Path) -> Callable[..., Any]:
     return go
 
 
+# Of the time between two frames nothing passes by itself.
+HELD_TIMERS = """() => {
+  window.waiting = [];
+  const own = setTimeout;
+  window.setTimeout = (due, ms) => (ms > 0 ? waiting.push(due) : own(due, ms));
+  player.lap.t_s = player.lap.t_s.map((t) => 100 * t);
+}"""
+
+
 def moment(tab: Any, i: int) -> None:
     tab.evaluate(f"player.show({i})")
     until(tab, f"player.now.at === {i}")
@@ -439,6 +448,41 @@ def test_frames_of_a_jpeg_lap_are_the_bytes_that_pillow_reads(open_page: Callabl
     assert apart.max() <= 1
     assert any(word in tab.text_content("#bars") for word in ("straight", "left", "right"))
     assert tab.faults == []
+
+
+def test_the_lap_is_tried_before_all_of_it_is_decided_and_what_is_asked_meanwhile_is_another_question(
+    opened: Callable[..., Any],
+) -> None:
+    tab = opened()
+    tab.select_option("#region", "0,0,0.5,1")
+    tab.evaluate("player.lap.plain.fill(null)")
+    tab.click("#try-all")
+    until(tab, "document.getElementById('try-status').textContent.startsWith('It decides otherwise in')")
+    tab.evaluate("document.getElementById('try-all').click(); document.getElementById('every-frame').click()")
+    until(tab, "!document.getElementById('try-all').disabled")
+    assert tab.text_content("#try-status") == "" and tab.evaluate("player.tried") is None
+    assert tab.faults == []
+
+
+def test_a_lap_that_is_held_and_played_again_at_once_is_played_once(opened: Callable[..., Any]) -> None:
+    tab = opened()
+    tab.evaluate(HELD_TIMERS)
+    for presses in (1, 2, 2):
+        tab.evaluate("(n) => { for (let press = 0; press < n; press++) player.play(); }", presses)
+        until(tab, "waiting.length > 0")
+    until(tab, "waiting.length === 3")
+    at = tab.evaluate("player.at")
+    tab.evaluate("for (const due of waiting.splice(0)) due()")
+    until(tab, "waiting.length > 0")
+    tab.wait_for_timeout(200)
+    assert tab.evaluate("[player.playing, player.at, waiting.length]") == [True, at + 1, 1]
+
+
+def test_a_link_that_is_put_into_the_address_of_the_open_page_is_followed(opened: Callable[..., Any]) -> None:
+    tab = opened()
+    tab.evaluate("location.hash = '#ep=1&t=3.00&if=mute:h2'")
+    until(tab, "document.getElementById('clock').textContent === '3.0 s'")
+    assert tab.text_content("#edits li span") == "head 2 muted"
 
 
 @pytest.mark.nightly

@@ -35,6 +35,7 @@ class Player {
     this.reasons = new WhyPanel($("why"));
     this.measuring = 0; // for what was asked when the measurement began that goes on; 0 where none does
     this.playing = false;
+    this.plays = 0; // so far: of two loops, only the newer one goes on
     this.painting = false;
     this.asked = 0; // what was asked for last: an answer that comes late is thrown away
     this.build();
@@ -211,17 +212,19 @@ class Player {
   async tryAll() {
     const edits = this.edits.compile();
     if (!edits) return put($("try-status"), "Nothing is edited.");
-    const text = this.edits.text();
+    const question = () => `${this.edits.text()} ${this.edits.everyFrame}`;
+    const asked = question();
     input("try-all").disabled = true;
     const decisions = [];
     for (let i = 0; i < this.lap.length; i++) {
       decisions.push(await this.lap.decide(i, edits));
+      await this.lap.decide(i); // to compare with; `fillIn` may not have come so far
       if (i % 8 === 0) put($("try-status"), `frame ${i + 1} of ${this.lap.length} …`);
       if (i % 4 === 0) await breathe();
-      if (text !== this.edits.text()) break; // it is another question by now
+      if (asked !== question()) break; // it is another one by now
     }
-    input("try-all").disabled = false;
-    if (text !== this.edits.text()) return put($("try-status"), "");
+    input("try-all").disabled = !this.edits.list.length;
+    if (asked !== question()) return put($("try-status"), "");
     this.tried = decisions;
     const n = this.lap.length;
     const other = decisions.filter((d, i) => !sameDecision(d, this.lap.plain[i])).length;
@@ -314,8 +317,10 @@ class Player {
     this.setPainting(false);
     this.markPlaying();
     if (this.at === this.lap.length - 1) this.at = 0;
+    const play = ++this.plays;
+    const goesOn = () => this.playing && play === this.plays;
     let due = performance.now();
-    while (this.playing && this.at < this.lap.length - 1) {
+    while (goesOn() && this.at < this.lap.length - 1) {
       const gap = this.lap.t_s[this.at + 1] - this.lap.t_s[this.at];
       due += (1000 * gap) / Number(input("speed").value);
       await this.show(this.at + 1);
@@ -323,7 +328,7 @@ class Player {
       if (rest < -500) due = performance.now(); // a slow machine plays slowly, and leaves no frame out
       await new Promise((done) => setTimeout(done, Math.max(0, rest)));
     }
-    if (this.playing) this.pause();
+    if (goesOn()) this.pause();
   }
 
   step(by) {
@@ -377,6 +382,8 @@ class Player {
     on("clear", "click", () => this.edits.clear());
     on("try-all", "click", () => { this.pause(); this.tryAll(); });
     on("strip", "pointerdown", (event) => this.step(this.chart.frameAt(event.offsetX) - this.at));
+    // Another link that is put into the address of this page.
+    addEventListener("hashchange", () => { this.pause(); this.restore(); this.changed(); });
     this.overlay = new Overlay(() => this.painting, (patch) => this.edits.toggle({ kind: "paint", ...patch, level: 128 }));
     onKeys({
       " ": () => this.play(),
