@@ -112,6 +112,22 @@ def test_all_neurons_of_a_circuit_that_every_head_shares_can_be_muted(
     assert tab.faults == []
 
 
+def test_who_has_moved_a_slider_steers_by_the_arrows(open_page: Callable[..., Any], page: Path) -> None:
+    tab = open_page(page.as_uri())
+    for take_the_wheel in ("g", "r"):
+        tab.focus("#noise")
+        tab.keyboard.press(take_the_wheel)
+        until(tab, "playground.person")
+        tab.keyboard.down("ArrowLeft")
+        assert tab.evaluate("[...playground.hands.held]") == ["left"]
+        tab.click("#dim")
+        assert tab.evaluate("document.activeElement.id") != "dim"
+        tab.keyboard.up("ArrowLeft")
+        tab.keyboard.press("g")
+    assert tab.evaluate("playground.trouble.noise") == 0
+    assert tab.faults == []
+
+
 @pytest.mark.nightly
 def test_a_person_draws_a_road_and_drives_and_races_on_it(open_page: Callable[..., Any], page: Path) -> None:
     tab = open_page(page.as_uri())

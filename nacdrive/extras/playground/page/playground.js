@@ -145,12 +145,20 @@ class Playground {
     this.session.takeWheel(on);
     this.setPlaying(true);
     this.changed();
+    this.freeKeys();
+  }
+
+  // The arrow keys are the car's while a person drives, and not those of a slider that was moved last.
+  freeKeys() {
+    const { activeElement: held } = document;
+    if (this.person && held instanceof HTMLInputElement) held.blur();
   }
 
   race() {
     this.begin(this.road, true);
     this.speed = 1;
     input("speed").value = "1";
+    this.freeKeys();
   }
 
   // Whether the car points against the road where it is.
@@ -419,6 +427,7 @@ class Playground {
       this.stale = true;
     }).observe(room);
     addEventListener("hashchange", () => this.restore());
+    addEventListener("pointerup", () => this.freeKeys());
     addEventListener("resize", () => (this.stale = true));
     onKeys({
       " ": () => this.setPlaying(!this.playing),
