@@ -599,6 +599,7 @@ def test_a_moment_is_held_and_stepped_through_while_the_car_drives_on(open_page:
             held = int(text(page, "#step"))
             page.wait_for_timeout(600)
             assert int(text(page, "#step")) == held
+            assert page.get_attribute("#history input", "aria-valuetext").endswith(" s ago")
             page.keyboard.press(",")
             until(page, f"Number(document.getElementById('step').textContent) < {held}")
             tick = make_tick(int(text(page, "#step")))

@@ -120,6 +120,7 @@ def test_what_is_not_there_is_404(replay: ReplayServer, path: str) -> None:
 
 def test_a_chunk_past_the_end_is_empty_and_a_huge_one_is_cut(replay: ReplayServer) -> None:
     assert get(replay.url + "replay/0/0/ticks?from=999&count=5") == b""
+    assert get(replay.url + "replay/0/0/ticks?count=-1") == b""
     assert len(get(replay.url + "replay/0/0/ticks?from=-5&count=100000")) > 1000
 
 
@@ -176,6 +177,12 @@ def test_the_player_plays_pauses_seeks_and_steps(replay: ReplayServer, open_page
     assert text(page, "#speed") == f"{tick.speed_mps:.1f}"
     page.fill("#player input[type=range]", "1.5")
     shows(page, make_tick(30))
+    assert page.get_attribute("#player input[type=range]", "aria-valuetext") == "1.5 of 3.0 s"
+    with page.expect_event("load"):
+        page.evaluate("setTimeout(() => { location.hash = '#run=1&ep=2&t=0.50'; })")
+    until(page, "document.getElementById('seed')?.textContent === '701'")
+    shows(page, make_tick(10))
+    assert text(page, "#title").endswith("exact"), "a link that is put into the address of an open page"
     assert page.faults == []
 
 

@@ -40,7 +40,8 @@ export class Cards {
   async load(names) {
     const fresh = [...names].filter((name) => !this.parts.has(name));
     const modules = await Promise.all(fresh.map((name) => import(`/cards/${name}/card.js`)));
-    fresh.forEach((name, i) => this.parts.set(name, modules[i].card(this.page)));
+    // A drive that began meanwhile may have loaded them too.
+    fresh.forEach((name, i) => this.parts.has(name) || this.parts.set(name, modules[i].card(this.page)));
   }
 
   // The cards of a drive that begins: they come when arrive() is called, and then ready() is.

@@ -10,13 +10,10 @@ export class EventLog {
   constructor(list, note) {
     this.list = list;
     this.note = note;
-    this.entries = [];
     this.onPick = null;
   }
 
   add(event) {
-    this.entries.push(event);
-    if (this.entries.length > KEPT) this.entries.shift();
     const item = document.createElement("li");
     const cells = [`${event.t_s?.toFixed(1) ?? "–"} s`, `ep. ${event.episode + 1}`, event.text].map((text) => {
       const cell = document.createElement("span");
@@ -36,7 +33,6 @@ export class EventLog {
   }
 
   clear() {
-    this.entries.length = 0;
     this.list.replaceChildren();
     this.note.textContent = "";
   }

@@ -52,5 +52,6 @@ export class HistoryBar {
     $("dashboard").dataset.held = held ? "yes" : "no";
     put(this.toggle.firstChild, held ? "Back to live" : "Hold");
     put(this.clock, held ? `${(newest - this.held).toFixed(1)} s ago` : "now");
+    this.slider.setAttribute("aria-valuetext", this.clock.textContent);
   }
 }

@@ -22,6 +22,8 @@ function startLive(dashboard) {
   let lastFrameMs = 0;
   let result = null;
   let about = null;
+  // Time of the last moment of the drive before.
+  let ended_s = -Infinity;
   // What came since hello, until what was before it has come.
   /** @type {{rows: number[][], events: any[], asked: boolean} | null} */
   let since = null;
@@ -100,6 +102,7 @@ function startLive(dashboard) {
     about = null;
     dashboard.describe(description);
     controls.allow(description.control);
+    ended_s = history.newest?.clock_s ?? ended_s;
     history.clear((row) => dashboard.named(row));
     jumps.pick(jumps.tab);
     if (wanted.head !== null) dashboard.network.want(wanted.head);
@@ -107,6 +110,7 @@ function startLive(dashboard) {
     result = null;
     endCard.hide();
     bar.show(history, null);
+    clearAddress();
     // No moment of the drive before is a moment of this one.
     cards.each("hold", null, null);
     cards.each("live");
@@ -171,6 +175,9 @@ function startLive(dashboard) {
     if (!hasFrame) {
       hasFrame = true;
       bar.reveal();
+      // Notes are of one drive, which a line that broke does not end.
+      if (moment.row.clock_s < ended_s) notes.length = 0;
+      jumps.pick(jumps.tab);
     }
     showState();
     if (bar.held === null) shown = moment;
@@ -223,7 +230,7 @@ function startLive(dashboard) {
     clearAddress();
     bar.show(history, dashboard.ring.at(dashboard.ring.length - 1, "clock_s"));
     showState();
-    if (newest) dashboard.show(history.view(newest), history.frameAt);
+    if (newest) dashboard.show((shown = history.view(newest)), history.frameAt);
     drawStrips();
   }
 

@@ -14,6 +14,7 @@ class Moment {
     this.data = data;
     this.content = content;
     this.clock_s = clock;
+    this.seq = content.row.seq;
     this.episode = content.row.episode;
     this.taken_s = taken(content.row);
     const last = before?.episode === this.episode ? before : null;
@@ -47,6 +48,8 @@ export class MomentHistory {
   // data: the message that holds header and parts.
   add(data, { header, parts: [parts] }) {
     const row = this.named(header.ticks[0].row);
+    // With several viewers a Tick may come twice; steps back would stop at the second for ever.
+    if (this.newest && row.seq === this.newest.seq) return this.view(this.newest);
     const moment = new Moment(data, { row, parts }, row.clock_s, this.newest);
     this.moments.push(moment);
     this.bytes += data.byteLength;
@@ -54,7 +57,8 @@ export class MomentHistory {
     if (closing && closing !== moment) closing.content = null;
     let dropped = 0;
     while (this.bytes > MOST_BYTES || row.clock_s - this.moments[dropped].clock_s > KEPT_S) this.bytes -= this.moments[dropped++].data.byteLength;
-    if (dropped) this.moments.splice(0, dropped);
+    // One that a later moment still needs would keep those before it, and so all of a long drive.
+    for (const gone of this.moments.splice(0, dropped)) gone.withNeurons = gone.withWhy = gone.withSaliency = null;
     return this.view(moment);
   }
 

@@ -55,11 +55,6 @@ export class Neurons {
     return Math.max(0, this.now - this.times.at(key));
   }
 
-  // Seconds between the last two frames.
-  get gap() {
-    return this.times.at(-1) - this.times.at(-2);
-  }
-
   has(name) {
     return this.arrays.has(name);
   }

@@ -65,5 +65,6 @@ export class PlayerBar {
     this.slider.max = head.end;
     this.slider.value = head.time;
     this.clock.textContent = `${head.time.toFixed(1)} / ${head.end.toFixed(1)} s`;
+    this.slider.setAttribute("aria-valuetext", `${head.time.toFixed(1)} of ${head.end.toFixed(1)} s`);
   }
 }

@@ -391,6 +391,8 @@ async function startReplay({ dashboard, statistics }) {
     Home: opened(() => head.seek(head.start)),
     End: opened(() => head.seek(head.end)),
   });
+  // Another link that is put into the address of this page.
+  addEventListener("hashchange", () => location.reload());
   const cards = new Cards({
     dashboard,
     tool: (button) => bar.steps.append(button),

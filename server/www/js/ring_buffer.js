@@ -25,11 +25,6 @@ export class RingBuffer {
     if (i >= 0 && i < this.length) this.data[name][(this.first + i) % this.capacity] = value ?? NaN;
   }
 
-  clear() {
-    this.length = 0;
-    this.first = 0;
-  }
-
   // Value of a column in row i, the oldest being 0; NaN where there is none.
   at(i, name) {
     return i >= 0 && i < this.length ? this.data[name][(this.first + i) % this.capacity] : NaN;

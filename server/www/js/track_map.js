@@ -60,8 +60,13 @@ export class TrackMap extends MapView {
   // line: {seed, points} of the expert on that track; null for none.
   setExpert(line) {
     this.expert = line;
-    this.ask.setAttribute("aria-pressed", String(Boolean(line)));
+    this.pressed();
     this.surface.touch();
+  }
+
+  // A line of another track is not shown.
+  pressed() {
+    this.ask.setAttribute("aria-pressed", String(this.expertLine.length > 0));
   }
 
   show(ring, row) {
@@ -73,6 +78,7 @@ export class TrackMap extends MapView {
     }
     if (this.card.hidden) return;
     this.ask.hidden = !this.onExpert;
+    this.pressed();
     put($("map-note"), this.note());
     this.surface.touch();
   }

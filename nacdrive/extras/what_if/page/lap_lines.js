@@ -27,7 +27,7 @@ export class LapLines {
 
   expert() {
     const seed = this.map.row?.seed;
-    if (this.map.expert) return this.map.setExpert(null);
+    if (this.map.expertLine.length) return this.map.setExpert(null);
     if (this.kept.has(seed)) return this.map.setExpert(this.kept.get(seed));
     const moment = this.name();
     if (!moment) return;
