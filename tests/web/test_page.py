@@ -560,6 +560,16 @@ def test_only_frames_that_were_decided_on_are_shown_and_their_ages_are_true(
         assert page.faults == []
 
 
+def test_sliders_and_lists_are_light_or_dark_as_the_page_is(open_page: Callable[..., Any]) -> None:
+    scheme = "getComputedStyle(document.querySelector('#history input')).colorScheme"
+    with serve() as server:
+        page = open_page(server.url, color_scheme="dark")
+        until(page, "document.querySelector('#history input') !== null")
+        assert page.evaluate(scheme) == "dark"
+        page.keyboard.press("t")
+        assert page.evaluate(scheme) == "light"
+
+
 def test_a_normal_end_is_said_so_and_stays(open_page: Callable[..., Any]) -> None:
     server = serve()
     page = open_page(server.start())
