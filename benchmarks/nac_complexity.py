@@ -1,7 +1,8 @@
 """The paper's Table 3, measured: CPU time over T of predicting a sequence and one more time step.
 
-One thread, CPU time (time.process_time), all layers in one process, rounds interleaved, medians. A layer is not
-run at a longer T once one call took longer than --limit-s. Exponents are fitted to the T from --fit-from on.
+One thread, CPU time (time.process_time), all layers in one process, rounds interleaved, medians. A layer takes part
+in no further round once its calls of that T took longer than --limit-s together, and is not run at a longer T once one
+call did. Exponents are fitted to the T from --fit-from on.
 
     python benchmarks/nac_complexity.py                  # prints the tables (one to two minutes of CPU time)
     python benchmarks/nac_complexity.py --out docs       # also docs/results/nac_complexity.md and its picture
@@ -200,7 +201,8 @@ def main() -> None:
         "# Complexity over T, measured (the paper's Table 3)",
         "",
         "Made by `python benchmarks/nac_complexity.py --out docs`. CPU milliseconds of one thread, medians of "
-        f"{arguments.rounds} interleaved rounds; d = {WIDTH}, H = {HEADS}, batch 1, float32, no gradients; "
+        f"{arguments.rounds} interleaved rounds, fewer of a layer whose calls took more than {arguments.limit_s:g} s "
+        f"together; d = {WIDTH}, H = {HEADS}, batch 1, float32, no gradients; "
         f"torch {version('torch')}, {platform.machine()}. Exponents: fit over T >= {arguments.fit_from}. "
         f"A dash: not run, because a call at a shorter T took more than {arguments.limit_s:g} s. "
         "Paper: the power of T in the words of its appendix C.2 (the formulas of its Table 3, also those for NAC "
