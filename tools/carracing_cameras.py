@@ -97,10 +97,16 @@ def several_jobs(seeds: Iterable[int]) -> list[tuple[str, int, Drive]]:
 
 
 def drive_all(who: dict[str, Drive], jobs: list[tuple[str, int, Drive]], out: Path) -> None:
-    known = {(row["who"], row["camera"], row["seed"]) for row in read(out)}
+    rows = read(out)
+    known = {(row["who"], row["camera"], row["seed"]) for row in rows}
+    checksums = {name: whose.checksum for name, whose in who.items()}
+    for row in rows:
+        # Old rows do not say it.
+        if "sha256" in row and row["sha256"] != checksums.get(row["who"], row["sha256"]):
+            raise SystemExit(f"{out} holds drives of another {row['who']}: rename the file, or give another --out.")
     with out.open("a") as file:
         for name, whose in who.items():
-            checksum = whose.checksum
+            checksum = checksums[name]
             todo = [job for job in jobs if (name, *job[:2]) not in known]
             for camera, seed, drive in track(todo, name):
                 mine = replace(drive, model=whose.model, driver=whose.driver)

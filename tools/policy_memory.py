@@ -28,7 +28,7 @@ from roads_curve import read
 
 from nacdrive.common.action import Action
 from nacdrive.common.files import read_json, write_json
-from nacdrive.common.runs import plain, run_record
+from nacdrive.common.runs import run_record
 from nacdrive.common.statistics import paired_difference, summary
 from nacdrive.drivers.base import DriverWrapper
 from nacdrive.drivers.policy import PolicyDriver
@@ -38,7 +38,7 @@ from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.envs.udacity_track.options import RANDOM
 from nacdrive.models import Policy, load_policy
 from nacdrive.rollout.drive import Drive
-from nacdrive.rollout.evaluate import EvalJob, RolloutWorker
+from nacdrive.rollout.evaluate import EvalJob, RolloutWorker, identify
 
 CLOSE = (0.05, 0.1)
 """Of steering and pedal: what is nearer is the same decision."""
@@ -92,6 +92,10 @@ USUAL = {"carracing": (Drive(options={"renderer": "fast"}), 2_000_000), "udacity
 """How each simulator is driven, and its first seed."""
 
 
+NOT_ASKED = ("file", "expert", "expert_key")
+"""What an evaluation says of itself, and no drive of a policy depends on."""
+
+
 def drives(drive: Drive, seeds: range, manner: str) -> dict[str, list[float]]:
     """What every track is judged by."""
     worker = RolloutWorker(drive)
@@ -109,12 +113,14 @@ def judged(drive: Drive, rows: list[dict[str, Any]]) -> dict[str, list[float]]:
 
 
 def driven(folder: Path, drive: Drive, seeds: range) -> dict[str, list[float]]:
-    """The same of the result of ``nacdrive eval`` in ``folder``: this policy on these tracks through this camera."""
+    """The same of the result of ``nacdrive eval`` in ``folder``: this policy on these tracks through this camera, with
+    the same pixels, laps and speed.
+    """
     evaluation = read_json(folder / "evaluation.json")
     rows = sorted(read(folder / f"{drive.track or 'episodes'}.jsonl"), key=lambda row: int(row["seed"]))
-    asked = (drive.checksum, plain(drive.camera), list(seeds))
-    if asked != (evaluation["sha256"], evaluation["disturbance"], [row["seed"] for row in rows]):
-        raise SystemExit(f"{folder}: of another policy, camera or other tracks")
+    asked, of = ({k: v for k, v in one.items() if k not in NOT_ASKED} for one in (identify(drive), evaluation))
+    if asked != of or list(seeds) != [row["seed"] for row in rows]:
+        raise SystemExit(f"{folder}: of another policy, camera or environment, or other tracks")
     return judged(drive, rows)
 
 

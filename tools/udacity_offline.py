@@ -12,11 +12,12 @@ import argparse
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from nacdrive.common.files import read_json, write_json
-from nacdrive.common.runs import run_record, seed_everything
+from nacdrive.common.runs import plain, run_record, seed_everything
 from nacdrive.common.statistics import summary
 from nacdrive.extras.verdict.log_verdict import Errors, errors, predict, summarise
 from nacdrive.models import Policy, load_policy
@@ -62,14 +63,25 @@ def main() -> None:
     results = {}
     for model in options.models:
         path = options.out / f"{model}-window-{options.window}.json"
-        if not path.exists():
+        asked = {"config": plain(config), "vision": str(options.vision), "sides": options.sides}
+        if path.exists():
+            refuse_others(path, asked)
+        else:
             show = Progress(model)
             folds = cross_validate(
                 samples, model, options.window, config, sides=options.sides, vision=vision, on_fold=show
             )
-            write_json(path, run_record(config, folds=folds, window=options.window, vision=str(options.vision)))
+            write_json(path, {**run_record(config), **asked, "folds": folds, "window": options.window})
         results[model] = read_json(path)["folds"]
     table(results)
+
+
+def refuse_others(path: Path, asked: dict[str, Any]) -> None:
+    """Ends the program if the errors in ``path`` are of networks that were trained with other options."""
+    kept = read_json(path)
+    others = [name for name, value in asked.items() if kept.get(name, value) != value]
+    if others:
+        raise SystemExit(f"{path} was made with another {' and '.join(others)}: give another --out.")
 
 
 def cross_validate(

@@ -3,13 +3,15 @@
 import numpy as np
 import pytest
 
+from nacdrive.common.files import write_json
+from nacdrive.common.runs import plain
 from nacdrive.extras.verdict.log_verdict import errors, predict
 from nacdrive.tasks import Sample
 from nacdrive.tasks.udacity import Udacity
 from nacdrive.training.config import FitConfig
 from tests.helpers.udacity_logs import make_log
 from tests.helpers.udacity_policy import udacity_policy
-from tools.udacity_offline import cross_validate
+from tools.udacity_offline import cross_validate, refuse_others
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +22,15 @@ def log(tmp_path_factory):
     rows[:, 0] = 0.5 * np.sign(np.sin(np.arange(steps) / 20))
     rows[:, 3] = 20
     return make_log(tmp_path_factory.mktemp("udacity") / "log", steps, rows=rows)
+
+
+def test_errors_of_networks_that_were_trained_otherwise_are_not_gone_on_with(tmp_path):
+    kept = {"config": plain(FitConfig(epochs=5)), "vision": "None"}
+    write_json(tmp_path / "lstm-window-1.json", kept | {"folds": []})
+    refuse_others(tmp_path / "lstm-window-1.json", kept | {"sides": False})
+    for other in ({"config": plain(FitConfig(epochs=4))}, {"vision": "lake.pt"}):
+        with pytest.raises(SystemExit, match=f"made with another {next(iter(other))}: give another --out"):
+            refuse_others(tmp_path / "lstm-window-1.json", kept | other)
 
 
 @pytest.mark.nightly
