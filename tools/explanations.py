@@ -668,7 +668,7 @@ def page(results: Sequence[Sequence[dict[str, Any]]]) -> str:
                     rows[0]["judged"],
                     str(n),
                     str(n - x),
-                    f"{proportion(n - x, n)[0]:.1%} to 100%",
+                    between(n - x, n),
                     str(Verdict.of(rows, "all", "effect").enough) + " %",
                 ]
                 for rows, n, x in zip(results, decisions, lies, strict=True)
@@ -725,6 +725,12 @@ METHOD_NOTES = [
     "",
     *(f"    nacdrive record {command} --out runs/explanations/{task}" for task, command in RECORD.items()),
 ]
+
+
+def between(true: int, asked: int) -> str:
+    """The 95 % interval of a share, in words."""
+    low, high = proportion(true, asked)
+    return f"{low:.1%} to {high:.1%}".replace(" 100.0%", " 100%")
 
 
 def label(rows: Sequence[dict[str, Any]]) -> str:

@@ -15,7 +15,7 @@ from nacdrive.envs.registry import action_names
 from nacdrive.models import Policy, load_policy
 from nacdrive.models.effects import NO_HEADS, EffectMeter, Effects, Part
 from tests.helpers.small_policies import small_policy
-from tools.explanations import ByHand, by_score, lie_of
+from tools.explanations import ByHand, between, by_score, lie_of
 
 NAMES = ("nothing", "right", "left", "gas", "brake")
 DOES = ("coasts", "steers right", "steers left", "accelerates", "brakes")
@@ -50,6 +50,11 @@ def test_twenty_sentences_are_true_when_the_part_is_muted_by_hand_and_a_lie_is_n
             less = min(effects.parts, key=lambda part: float(effects.changes()[effects.parts.index(part)]))
             named = next(part for part in effects.parts if f"{part.without} it would" in sentence)
             assert lie_of(sentence.replace(named.without, less.without), effects, hand, NAMES)
+
+
+def test_the_share_of_true_sentences_has_both_its_ends() -> None:
+    assert between(1000, 1000) == "99.6% to 100%"
+    assert between(990, 1000) == "98.2% to 99.5%"
 
 
 @pytest.mark.parametrize("change", [0.03, -0.03])
