@@ -108,7 +108,8 @@ def measure(backend: str, model: Path, shape: tuple[int, int], decisions: int, f
         row[f"{name}_ms"] = [float(np.percentile(column * 1e3, p)) for p in (50, 99)]
     status = Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.exists() else []
-    row["memory_mb"] = next((int(line.split()[1]) / 1000 for line in lines if line.startswith("VmRSS")), float("nan"))
+    kib = next((int(line.split()[1]) for line in lines if line.startswith("VmRSS")), float("nan"))
+    row["memory_mb"] = kib * 1024 / 1e6
     return row
 
 
