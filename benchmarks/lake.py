@@ -105,7 +105,8 @@ def laps(track: str, config: Config) -> str:
                 kept = kept and env.wheels_off() == 0 and not env.is_lost()
             offsets.append(abs(env.track_position.offset))
         clean += kept
-        times.append(env.t_s / config.laps)
+        # A drive that has left the road has not driven all of its laps.
+        times.append(env.t_s * env.track_position.length / env.track_position.driven)
     env.close()
     low, high = proportion(clean, config.seeds)
     return (

@@ -49,9 +49,14 @@ class Config:
 ENV: dict[str, Any] = {}
 
 
-def prepare(barrier: Any, max_frames: int) -> None:
+def bare_env(config: Config) -> Any:
+    """The environment of the bare loop, which holds an action as long as the expert does."""
+    return make_carracing(repeat=load_expert(config.expert).needs.repeat or 4, max_frames=config.max_frames)
+
+
+def prepare(barrier: Any, config: Config) -> None:
     """A process of the bare loop: build the environment, wait for the others."""
-    ENV["bare"] = make_carracing(max_frames=max_frames)
+    ENV["bare"] = bare_env(config)
     ENV["bare"].reset(seed=0)
     barrier.wait()
 
@@ -69,7 +74,7 @@ def bare_rate(jobs: list[tuple[int, list[int]]], config: Config) -> float:
     """Frames per second of the bare loop."""
     context = mp.get_context("spawn")
     barrier = context.Barrier(config.workers + 1)
-    with context.Pool(config.workers, prepare, (barrier, config.max_frames)) as pool:
+    with context.Pool(config.workers, prepare, (barrier, config)) as pool:
         barrier.wait()
         began = time.perf_counter()
         frames = sum(pool.imap_unordered(bare, jobs, chunksize=1))
@@ -105,7 +110,7 @@ def cpu_rates(jobs: list[tuple[int, list[int]]], folder: Path, config: Config) -
     driver = EpisodeDriver(RecordConfig(expert=config.expert, max_frames=config.max_frames))
     writer = RecordingWriter(folder, source="carracing", fps=12.5, expert=expert.name)
     spent = {"bare": 0.0, "recording": 0.0}
-    ENV["bare"] = make_carracing(repeat=expert.needs.repeat or 4, max_frames=config.max_frames)
+    ENV["bare"] = bare_env(config)
     frames = 0
     driver.record(jobs[0][0])
     for job in jobs:

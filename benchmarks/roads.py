@@ -86,7 +86,8 @@ def laps(difficulty: float, config: Config) -> str:
         clean += kept
         farthest.append(most)
         room.append(env.track.half_width - most)
-        speeds.append(env.track.length / env.t_s)
+        # A drive that has left the road has not driven all of its lap.
+        speeds.append(env.track_position.driven / env.t_s)
         tightest.append(1 / np.abs(env.track.curvature).max())
     env.close()
     low, high = proportion(clean, config.laps)
