@@ -3,8 +3,8 @@
     python tools/drive_in_c.py --env carracing --episodes 5
     python tools/drive_in_c.py --env udacity-track --episodes 2 --max-frames 3000
 
-One line per track: the return (CarRacing) or the environment's own numbers, of both, and in how many decisions they
-steered alike.
+Of each track: the return, the number of decisions and the environment's own numbers, of both, and by how much their
+steering differs at most, decision by decision.
 """
 
 from __future__ import annotations

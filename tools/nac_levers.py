@@ -1,6 +1,6 @@
 """Which lever of NAC does what: each alone and together, beside other layers, over tasks and seeds.
 
-    OMP_NUM_THREADS=1 python tools/nac_levers.py run [--tasks ...] [--rows ...] [--seeds 3] [--data DIR]
+    OMP_NUM_THREADS=1 python tools/nac_levers.py run [--tasks ...] [--tables ...] [--seeds 3] [--data DIR]
     python tools/nac_levers.py report
 
 ``run`` appends a line to docs/results/nac_levers.jsonl for every training that is done, and leaves out those that the
