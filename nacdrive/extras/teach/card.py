@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from threading import Condition, Thread
 from typing import Any
@@ -94,8 +95,7 @@ class TeachCard(Card):
             except (UserError, OSError) as error:
                 # The recorder still has the correction.
                 if not self._retry_s:
-                    why = os_error_sentence(error) or str(error)
-                    self._say(f"the last correction waits in memory, and no other is kept: {why}")
+                    self._say(f"the last correction waits in memory, and no other is kept: {why_of(error)}")
                 self._retry_s = time.monotonic() + RETRY_S
             else:
                 self._retry_s = 0.0
@@ -140,14 +140,14 @@ class TeachCard(Card):
                 print(f"not learnt yet: {counted(left)}; the same command with --resume learns from them.", flush=True)
 
     def _command(self, value: Any) -> Callable[[], None] | None:
-        wishes = {"begin": self._begin, "undo": self._undo, "keep": self._keep, "drop": self._drop, "now": self._now}
-        return wishes.get(value) if isinstance(value, str) else None
+        wishes = {"begin": self.begin, "undo": self._undo, "keep": self._keep, "drop": self._drop, "now": self._now}
+        return partial(self._carry_out, wishes[value]) if isinstance(value, str) and value in wishes else None
 
-    def _begin(self) -> None:
+    def _carry_out(self, wish: Callable[[], None]) -> None:
         try:
-            self.begin()
-        except UserError as error:
-            self._say(str(error))
+            wish()
+        except (UserError, OSError) as error:
+            self._say(why_of(error))
         self._show()
 
     def _undo(self, rounds: int = 1) -> None:
@@ -156,18 +156,15 @@ class TeachCard(Card):
                 self.teaching.undo(rounds)
                 self._weights = weights_of(self.teaching.policy)
                 self._news = f"undone: round {len(self.teaching.rounds) + 1} and its corrections are not learnt"
-        self._show()
 
     def _keep(self) -> None:
-        with self._changed:
-            self._ended = "keep"
-        self._show()
+        self._ended = "keep"
 
     def _drop(self) -> None:
         with self._changed:
+            self._undo(len(self.teaching.rounds))
             if not self._learning:
                 self._ended = "drop"
-        self._undo(len(self.teaching.rounds))
 
     def _now(self) -> None:
         with self._changed:
@@ -245,8 +242,7 @@ class TeachCard(Card):
                 self._finish(self._job, self._answer(worker))
             except (UserError, OSError, EOFError) as error:
                 ended = isinstance(error, EOFError | ConnectionError)
-                why = "the process that learns has ended." if ended else os_error_sentence(error) or str(error)
-                self._fail(self._job, why)
+                self._fail(self._job, "the process that learns has ended." if ended else why_of(error))
                 worker.end()
                 worker.join()
                 worker = None
@@ -312,6 +308,11 @@ def objection(outcome: Outcome) -> str:
 def weights_of(path: Path) -> dict[str, Any]:
     """Those of a policy's file."""
     return dict(load_policy(path).network.state_dict())
+
+
+def why_of(error: Exception) -> str:
+    """What went wrong, in a sentence."""
+    return os_error_sentence(error) or str(error)
 
 
 def counted(corrections: int) -> str:

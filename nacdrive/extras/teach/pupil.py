@@ -131,7 +131,7 @@ def meant(episode: Episode) -> NDArray[np.float32] | None:
     """[N] the steering that a person means who taps keys, or turns a stick; None of one who chooses."""
     if (episode.choice >= 0).all():
         return None
-    begun = min(episode.t_s[0] + BEGINS_S, episode.t_s[-1])
+    begun = episode.t_s[episode.t_s >= min(episode.t_s[0] + BEGINS_S, episode.t_s[-1])][0]
     near = np.abs(np.maximum(episode.t_s, begun)[:, None] - episode.t_s) <= TAP_S
     near &= episode.t_s >= begun
     return np.asarray(near @ episode.steering / near.sum(axis=1), np.float32)

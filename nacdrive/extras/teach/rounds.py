@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -99,10 +100,9 @@ class Teaching:
                 raise UserError(f"{self.folder} is a teaching of {stored.get('first')}: give another --out.")
             lists = ("corrections", "agreement", "old")
             with quoted(f"{path} is damaged (", "): give another --out.", *MISFITS, say=named):
-                rounds = [{**one, **{name: tuple(one[name]) for name in lists}} for one in stored["rounds"]]
-                self.rounds = [Round(**one) for one in rounds]
-                self.undone, self.begun = [*stored["undone"], *self.undone], int(stored["begun"])
-            self.save()
+                rounds = [Round(**one | {name: tuple(one[name]) for name in lists}) for one in stored["rounds"]]
+                undone, self.begun = [*stored["undone"], *self.undone], int(stored["begun"])
+            self.save(rounds, undone)
         self.clear_unfinished()
 
     def begin_round(self, corrections: tuple[Path, ...]) -> Job:
@@ -115,25 +115,26 @@ class Teaching:
 
     def accept(self, job: Job, agreement: tuple[float, float], old: tuple[float, float]) -> None:
         """The round's policy is the one that drives now."""
-        self.rounds.append(Round(job.lesson.name, tuple(path.name for path in job.corrections), agreement, old))
-        self.save()
+        learnt = Round(job.lesson.name, tuple(path.name for path in job.corrections), agreement, old)
+        self.save([*self.rounds, learnt], self.undone)
 
     def undo(self, rounds: int = 1) -> None:
         """Forget the last rounds, and do not learn from their corrections again; they stay recorded."""
-        for one in self.rounds[len(self.rounds) - rounds :]:
-            self.undone += one.corrections
-        del self.rounds[len(self.rounds) - rounds :]
-        self.save()
+        left = len(self.rounds) - rounds
+        corrections = [name for one in self.rounds[left:] for name in one.corrections]
+        self.save(self.rounds[:left], [*self.undone, *corrections])
         self.clear_unfinished()
 
-    def save(self) -> None:
-        """Write down where the teaching stands, and the taught policy."""
-        about = {"first": str(self.training.first), "rounds": plain(self.rounds), "undone": self.undone}
-        write_json(self.folder / TEACHING, {**about, "begun": self.begun})
-        if not self.rounds:
-            return self.model.unlink(missing_ok=True)
-        with atomic_path(self.model) as partial:
-            partial.write_bytes(self.policy.read_bytes())
+    def save(self, rounds: list[Round], undone: list[str]) -> None:
+        """Write down where the teaching stands now, and its policy; if the disk does not take it, nothing changes."""
+        about = {"first": str(self.training.first), "rounds": plain(rounds), "undone": undone}
+        with atomic_path(self.model) if rounds else nullcontext() as partial:
+            if partial is not None:
+                partial.write_bytes(round_path(self.training.folder, len(rounds)).read_bytes())
+            write_json(self.folder / TEACHING, {**about, "begun": self.begun})
+        self.rounds, self.undone = rounds, undone
+        if not rounds:
+            self.model.unlink(missing_ok=True)
 
     def clear_unfinished(self) -> None:
         """Remove what a round left that was not learnt to its end, or is undone."""
@@ -150,8 +151,7 @@ class Teaching:
         """The command that trains the same policy."""
         config = replace(self.training, lessons=tuple(self.folder / one.lesson for one in self.rounds))
         balance = "" if config.class_weights is None else f" --class-weights {config.class_weights:g}"
-        read = ([config.first], config.data, config.lessons)
-        first, data, lessons = (shlex.join(map(str, paths)) for paths in read)
+        first, data, lessons = (shlex.join(map(str, paths)) for paths in ([config.first], config.data, config.lessons))
         return (
             f"nacdrive train --task {config.task} --model {config.model} --first {first} --data {data} "
             f"--lessons {lessons} --lesson-frames {config.lesson_frames} --epochs {config.epochs} "

@@ -32,6 +32,7 @@ from nacdrive.envs.base import Keys
 from nacdrive.envs.carracing.env import to_action
 from nacdrive.extras.teach import card as teach_module
 from nacdrive.extras.teach import pupil
+from nacdrive.extras.teach import rounds as rounds_module
 from nacdrive.extras.teach.card import TeachCard, teach_card
 from nacdrive.extras.teach.pupil import Outcome, compare, meant
 from nacdrive.extras.teach.rounds import Job, Round, Teaching
@@ -236,6 +237,36 @@ def test_a_full_disk_is_one_sentence_and_the_correction_waits_for_room(
     assert len(card._wait_for_more()) == 1, "and is learnt from"
 
 
+@pytest.mark.parametrize("full", ["write_json", "atomic_path"])
+def test_a_round_that_the_disk_does_not_take_is_neither_learnt_nor_undone(
+    full: str, card: TeachCard, first: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(*_: object) -> None:
+        raise OSError(28, "No space left on device", "teaching")
+
+    teaching = card.teaching
+    teaching.open(overwrite=False, resume=False)
+    for number in (1, 2):
+        path = round_path(teaching.training.folder, number)
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(first.read_bytes() + bytes(number))
+    one, two = (Job(k, teaching.folder / f"lesson-{k}", (Path(f"{k}"),), ()) for k in (1, 2))
+    teaching.accept(one, (0.5, 0.75), (0.875, 0.875))
+    kept = [path.read_bytes() for path in (teaching.model, teaching.folder / "teaching.json")]
+    with monkeypatch.context() as disk:
+        disk.setattr(rounds_module, full, no_room)
+        with pytest.raises((OSError, UserError), match=r"(?i)no space"):
+            teaching.accept(two, (0.5, 0.75), (0.875, 0.875))
+        disk.setattr(rounds_module, "write_json", no_room)
+        for wish in ("undo", "drop"):
+            command = card._command(wish)
+            assert command is not None
+            command()
+            assert "no space is left on the disk" in card._news and card._ended == ""
+    assert [one.lesson for one in teaching.rounds] == ["lesson-1"] and teaching.undone == [] and card._weights is None
+    assert [path.read_bytes() for path in (teaching.model, teaching.folder / "teaching.json")] == kept
+
+
 @pytest.mark.parametrize("wish", ["", "now"])
 def test_on_the_wire_a_new_network_takes_over_while_the_car_stands_or_on_request(card: TeachCard, wish: str) -> None:
     card.standing = True
@@ -378,6 +409,8 @@ def test_steering_by_taps_is_learnt_as_its_mean() -> None:
     assert mean is not None and mean[10:20] == pytest.approx(1 / 3, abs=0.1)
     begun = meant(replace(taps, steering=np.r_[np.linspace(0, 1, 4), np.ones(26)]))
     assert begun is not None and begun[0] > 0.9, "the wheel's way to where it is meant is not learnt"
+    slow = replace(make_episode(3, steps=4), choice=np.full(4, -1), t_s=np.arange(4.0), steering=np.arange(4.0) / 4)
+    np.testing.assert_array_equal(meant(slow), [0.25, 0.25, 0.5, 0.75], "frames that are a second apart")
     assert meant(make_episode(3)) is None, "choices have no mean"
 
 
