@@ -101,9 +101,9 @@ class HuntWorker:
         meta |= {"hunt": {"area": case.area, **case.knobs}}
         return buffer.episode(source=loaded.spec.source, driver=loaded.driver.name, meta=meta)
 
-    def replay(self, replay: Replay) -> tuple[Row, Episode]:
-        """Drive a failure again: its row, and the moments before it as an episode, labelled where that can be."""
-        case, loaded = replay.case, self.loaded
+    def replay(self, replay: Replay) -> tuple[Row, Episode | None]:
+        """Drive a failure again: its row, and what came before, labelled if that can be; None if it ends earlier."""
+        case, loaded, name = replay.case, self.loaded, self.loaded.driver.name
         drive, expert = case.of(self.drive), self.reference.driver
         again = LoadedDrive(drive if self.labels else replace(drive, expert=None), driver=loaded.driver, expert=expert)
         buffer = EpisodeBuffer(expert_action, loaded.spec.image_format)
@@ -116,13 +116,12 @@ class HuntWorker:
         with ExitStack() as stack:
             listeners: list[Callable[[Tick], None]] = [before]
             if replay.film is not None:
-                title = f"{loaded.driver.name}, seed {case.seed}"
-                film = video(replay.film, title, loaded.fps, actions=loaded.spec.actions)
+                film = video(replay.film, f"{name}, seed {case.seed}", loaded.fps, actions=loaded.spec.actions)
                 listeners.append(stack.enter_context(film))
             row, _, meta = episode_of(again, case, *listeners)
         meta |= {"hunt": {"area": case.area, "failed_s": replay.failed_s, **case.knobs}}
         buffer.ended = row["ending"] if row["simulated_s"] <= last else "after the failure"
-        return row, buffer.episode(source=loaded.spec.source, driver=loaded.driver.name, meta=meta)
+        return row, buffer.episode(source=loaded.spec.source, driver=name, meta=meta) if len(buffer) else None
 
 
 @dataclass(frozen=True)

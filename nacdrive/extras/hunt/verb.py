@@ -151,7 +151,7 @@ def drive_again(work: Work, here: HuntWorker, results: ResultsFile, folder: Path
                 row = results.rows[replay.case.seed]
                 same = again["episode_return"] == row["episode_return"] and again["decisions"] == row["decisions"]
                 film = {"film": replay.film.name} if replay.film is not None else {}
-                if episode.seed not in kept:
+                if episode is not None and episode.seed not in kept:
                     writer.add(episode)
                 results.add({**row, "repeats": same, **film})
                 bar.update(task, advance=1)

@@ -36,6 +36,7 @@ from nacdrive.extras.hunt.search import Case, Search, knobs_of
 from nacdrive.extras.hunt.verb import MINUTES, run
 from nacdrive.models import load_policy, save_policy
 from nacdrive.rollout import train_policy as train
+from nacdrive.rollout.drive import Drive
 from nacdrive.rollout.evaluate import EvalJob, RolloutWorker
 from nacdrive.rollout.results import ResultsFile
 from nacdrive.rollout.train_policy import TrainCallbacks
@@ -469,6 +470,21 @@ def test_what_a_drive_among_slow_cars_says_of_itself_is_kept_for_who_learns_from
     for episode in (here.keep(case), before):
         assert episode.meta["slow_cars"] == 3 and episode.meta["hunt"]["area"] == "traffic"
         assert drive_sample(episode, "kept").fields["right_hand"].any(), "it is not mirrored"
+
+
+def test_a_failure_that_ends_earlier_when_it_is_driven_again_is_another_drive_without_moments_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verb, "FILMS", 0)
+    options = {"max_seconds": 0.5}
+    drive = Drive("udacity-track", driver="geometric", expert="geometric", options=options, speed_mph=20.0)
+    row = {"seed": 3_400_000, "number": 0, "area": "seeds", "knobs": {}, "near": None, "failed": True}
+    row |= {"failed_s": 60.0, "episode_return": 9.0, "reference_return": 99.0, "decisions": 600}
+    rows: dict[int, Any] = {3_400_000: row}
+    results: Any = SimpleNamespace(rows=rows, add=lambda row: rows.update({row["seed"]: row}))
+    verb.drive_again(Work(drive, 0.9, 0, None), HuntWorker(drive, 0.9), results, tmp_path)
+    assert rows[3_400_000]["repeats"] is False
+    assert list((tmp_path / "before").glob("*.parquet")) == []
 
 
 def test_it_learns_on_as_it_was_taught(tmp_path: Path) -> None:
