@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +47,8 @@ def add_replay(app: Flask, cache: EpisodeCache, cards: Sequence[Card]) -> None:
 
     @app.get("/replay/runs")
     def runs() -> dict[str, Any]:
-        about = [{card.name: card.describe(run) for card in cards} for run in range(len(cache.runs))]
-        listing = [{**run, "cards": described} for run, described in zip(cache.listing(), about, strict=True)]
-        return {"columns": COLUMNS, "runs": listing}
+        about = [{**one, "cards": {c.name: c.describe(run) for c in cards}} for run, one in enumerate(cache.listing())]
+        return {"columns": COLUMNS, "runs": about}
 
     @app.get("/replay/<int:run>/<int:episode>/rows")
     def rows(run: int, episode: int) -> dict[str, Any]:
@@ -83,8 +83,8 @@ def add_replay(app: Flask, cache: EpisodeCache, cards: Sequence[Card]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             target = Path(folder) / "drive.mp4"
             film(seen, target, source.name, source.caption(episode), source.choices)
-            # The open file outlives its folder until it is sent.
-            return send_file(target.open("rb"), "video/mp4", as_attachment=True, download_name=name)
+            # No open file: Windows would not let its folder go.
+            return send_file(BytesIO(target.read_bytes()), "video/mp4", as_attachment=True, download_name=name)
 
 
 def film(ticks: Sequence[Tick], target: Path, title: str, caption: str = "", actions: Sequence[str] = ()) -> None:

@@ -19,6 +19,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.images import encode_png
 from nacdrive.viz.recorded import recorded_ticks
+from nacdrive.web import replay as replay_module
 from nacdrive.web.episode_cache import EpisodeCache, EpisodeLabel, ReplaySource
 from nacdrive.web.protocol import encode_frame
 from nacdrive.web.replay import ReplayServer, film
@@ -150,6 +151,15 @@ def test_few_episodes_are_kept_in_memory() -> None:
     for i in [*range(20), 19, 0]:
         cache.ticks(0, i)
     assert loads == [*range(20), 0]
+
+
+def test_the_film_that_is_sent_is_no_open_file(replay: ReplayServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows lets no folder go that holds an open file."""
+    sent: list[Any] = []
+    monkeypatch.setattr(replay_module, "film", lambda ticks, target, *_: target.write_bytes(b"film"))
+    monkeypatch.setattr(replay_module, "send_file", lambda file, *_, **__: sent.append(file) or "sent")
+    assert get(replay.url + "replay/0/0/video.mp4") == b"sent"
+    assert sent[0].read() == b"film" and not hasattr(sent[0], "name")
 
 
 def test_the_film_is_an_mp4(tmp_path: Path) -> None:
