@@ -81,9 +81,13 @@ export function encode(edits) {
   }).join(";");
 }
 
-/** @returns {Edit[]} */
-export function decodeEdits(text) {
-  return (text ?? "").split(";").slice(0, 24).map(one).filter(Boolean);
+/**
+ * @param {string | null} text
+ * @param {number} most the server takes no more of them
+ * @returns {Edit[]}
+ */
+export function decodeEdits(text, most = 24) {
+  return (text ?? "").split(";").slice(0, most).map(one).filter(Boolean);
 }
 
 /** @returns {Edit | null} */

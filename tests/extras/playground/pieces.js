@@ -4,6 +4,8 @@ import { Edits } from "../../../nacdrive/extras/export/page/edits.js";
 import { Network, floatsOf } from "../../../nacdrive/extras/export/page/network.js";
 import { decodeEdits, encode } from "../../../server/www/js/edits.js";
 import { muting } from "../../../server/www/js/effects.js";
+import { CarRacing } from "../../../nacdrive/extras/playground/page/carracing.js";
+import { drawInstruments } from "../../../nacdrive/extras/playground/page/instruments.js";
 import { Journal } from "../../../nacdrive/extras/playground/page/journal.js";
 import { lessonsFor } from "../../../nacdrive/extras/playground/page/lessons.js";
 import { asLinked, fromLink, toLink } from "../../../nacdrive/extras/playground/page/link.js";
@@ -12,7 +14,7 @@ import { readSprites } from "../../../nacdrive/extras/playground/page/sprites.js
 import { PLAYFIELD, roadAlong, roadOfSeed } from "../../../nacdrive/extras/playground/page/track.js";
 import { NO_TROUBLE } from "../../../nacdrive/extras/playground/page/trouble.js";
 
-const { sprites, description, weights, journals, links, lines } = JSON.parse(await new Response(Deno.stdin.readable).text());
+const { sprites, description, weights, journals, links, lines, scores } = JSON.parse(await new Response(Deno.stdin.readable).text());
 const network = new Network(description, floatsOf(weights));
 const session = new Session(network, readSprites(sprites), 2);
 const edits = new Edits(() => {});
@@ -96,6 +98,22 @@ function roadOf(line) {
   }
 }
 
+// A car that goes on straight leaves the field: what its frames are worth, and what the page says that the lap is worth.
+function straightOn() {
+  const world = new CarRacing(road);
+  let sum = 0;
+  while (!world.ended) sum += world.step({ steering: 0, throttle: 0.3, brake: 0 });
+  return { ended: world.ended, sum, reward: world.reward };
+}
+
+// The lowest rows of a frame at a score.
+function panel(shownReward) {
+  const frame = { width: 96, height: 96, bytes: new Uint8Array(96 * 96 * 3) };
+  const rigid = { vx: [0], vy: [0], turn: [0], jointAngle: () => 0 };
+  drawInstruments(frame, { car: { rigid, omega: [0, 0, 0, 0, 0] }, shownReward }, session.camera.sprites);
+  return [...frame.bytes.subarray(84 * 96 * 3)].join();
+}
+
 const lessons = lessonsFor(network);
 console.log(JSON.stringify({
   lessons: lessons.map(({ id }) => id),
@@ -110,4 +128,6 @@ console.log(JSON.stringify({
   drives: drives(),
   race: race(),
   muted: await mute(),
+  straightOn: straightOn(),
+  panels: scores.map(panel),
 }));

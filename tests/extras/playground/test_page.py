@@ -128,6 +128,26 @@ def test_who_has_moved_a_slider_steers_by_the_arrows(open_page: Callable[..., An
     assert tab.faults == []
 
 
+def test_a_link_brings_back_every_change_and_what_is_drawn_from_a_seed(
+    open_page: Callable[..., Any], page: Path
+) -> None:
+    tab = open_page(page.as_uri())
+    tab.evaluate("""() => {
+      const turn = (i) => i * Math.PI / 30;
+      playground.drawing = Array.from({ length: 60 }, (_, i) => [120 * Math.cos(turn(i)), 120 * Math.sin(turn(i))]);
+      playground.finishRoad();
+      const box = { kind: "paint", left: 0, top: 0, bottom: 0.1, level: 0 };
+      for (let i = 1; i <= 30; i++) playground.edits.list.push({ ...box, right: i / 100 });
+      playground.disturb({ flicker: 0.5 });
+    }""")
+    asked = "[playground.session.seed, playground.edits.list.length, playground.line.length, location.hash]"
+    drawn = tab.evaluate(asked)
+    assert drawn[1:3] == [30, 60]
+    other = open_page(page.as_uri() + drawn[3])
+    assert other.evaluate(asked) == drawn
+    assert tab.faults == [] and other.faults == []
+
+
 @pytest.mark.nightly
 def test_a_person_draws_a_road_and_drives_and_races_on_it(open_page: Callable[..., Any], page: Path) -> None:
     tab = open_page(page.as_uri())

@@ -59,6 +59,9 @@ BROKEN = (
 )
 
 
+SCORES = [302.5, 302, 303.5, 304, -0.5, -0.2, -1.5, -2]
+
+
 def stretches(made: Any) -> list[dict[str, Any]]:
     return [{**STRETCH, **one} for one in (made if isinstance(made, list) else [made])]
 
@@ -79,6 +82,7 @@ def pieces(deno: Callable[..., Any], small: Policy) -> Any:
     outside = [[400 * x, 400 * y] for x, y in ((1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1))]
     tiny = [[x / 50, y / 50] for x, y in outside]
     given = {"journals": journals(), "links": [WHOLE, "", "#v=2&seed=1", *BROKEN], "lines": [tiny, wild, outside]}
+    given["scores"] = SCORES
     return deno("pieces.js", sprites=sprites(), description=description, weights=weights, **given)
 
 
@@ -137,6 +141,16 @@ def test_a_race_has_a_winner_and_is_written_down(pieces: Any) -> None:
     assert race["winner"] in ("you", "network")
     assert stretch["racing"] and stretch["person"] and stretch["won"] == (race["winner"] == "you")
     assert stretch["ended"] or race["winner"] == "network"
+
+
+def test_a_lap_that_leaves_the_field_is_worth_what_its_frames_are_worth(pieces: Any) -> None:
+    lap = pieces["straightOn"]
+    assert lap["ended"] == "left the field" and lap["reward"] == pytest.approx(lap["sum"]) and lap["sum"] < -50
+
+
+def test_a_score_between_two_whole_ones_is_shown_as_python_rounds_it(pieces: Any) -> None:
+    panels = pieces["panels"]
+    assert panels[::2] == panels[1::2] and len(set(panels)) == 4
 
 
 def test_what_why_says_of_a_part_comes_true_where_it_is_muted(pieces: Any) -> None:

@@ -84,7 +84,7 @@ export class Edits {
 
   // Those of an address that this network knows.
   restore(text, network) {
-    this.list = decodeEdits(text).filter((edit) => fits(edit, network));
+    this.list = decodeEdits(text, Infinity).filter((edit) => fits(edit, network));
   }
 }
 

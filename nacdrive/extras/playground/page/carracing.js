@@ -74,6 +74,7 @@ export class CarRacing {
     if (this.visited.size === this.road.tiles.length || this.lapDone) this.ended = "lap finished";
     if (Math.abs(rigid.originX[0]) > PLAYFIELD || Math.abs(rigid.originY[0]) > PLAYFIELD) {
       this.ended = "left the field";
+      this.reward -= 100 + gained;
       gained = -100;
     }
     if (!this.ended && this.frame >= this.maxFrames) this.ended = "time is up";

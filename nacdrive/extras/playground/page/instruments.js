@@ -1,5 +1,6 @@
 // The lowest rows of a frame: speed, wheels, steering and turning as bars, and the score.
 
+import { roundEven } from "./raster.js";
 import { shownColour } from "./world_map.js";
 
 const SIDE_PX = 96;
@@ -59,7 +60,7 @@ function bar({ bytes }, measured, colour, [left, right], [top, bottom]) {
 /** @param {import("./raster.js").Picture} frame @param {number} score @param {import("./camera.js").Sprites} sprites */
 function drawScore({ bytes }, score, { firstScore, scores }) {
   const size = SCORE_SIDE * SCORE_SIDE;
-  const whole = Math.round(Math.abs(score)) * (score < 0 ? -1 : 1);
+  const whole = roundEven(score);
   const last = scores.length / size - 1;
   const at = (whole === 0 && score < 0 ? 0 : Math.min(Math.max(whole - firstScore + 1, 1), last)) * size;
   for (let row = 0; row < SCORE_SIDE; row++) {

@@ -70,7 +70,7 @@ export function fromLink(hash) {
   const line = given.has("road") ? unpackLine(given.get("road")) : null;
   const troubles = Object.entries(LIMITS).map(([name, most]) => [name, number(name, name === "wind" ? -most : 0, most, 0)]);
   const time = number("time", 1, 3600, 0);
-  const edits = decodeEdits(given.get("if"));
+  const edits = decodeEdits(given.get("if"), Infinity);
   const asked = (given.get("if") ?? "").split(";").filter(Boolean).length;
   const whole = Number.isInteger(seed) && [version, time, ...troubles.map(([, value]) => value)].every((v) => !Number.isNaN(v));
   if (!whole || (!given.has("seed") && !line) || (given.has("road") && !line) || edits.length !== asked) return { experiment: null, error: DAMAGED };

@@ -129,7 +129,8 @@ class Playground {
       if (line.length < 8) throw new Error("The road is too short: draw a longer loop.");
       const linked = asLinked(line);
       const road = roadAlong(linked);
-      [this.line, this.time] = [linked, null];
+      // As in its link, which names no seed: what is wrong with a camera is drawn from it.
+      [this.line, this.time, this.seed] = [linked, null, 0];
       this.begin(road);
     } catch (fault) {
       this.say(fault.message);
