@@ -88,7 +88,7 @@ class Arm:
 
 
 class TimedMHA(SequenceLayer):
-    """Attention whose tokens bear when they were: sines and cosines of the time, as many as nac-key has."""
+    """Attention whose tokens bear when they were: 16 sines and cosines of the time."""
 
     time_sense = "clock"
     past_sense = "times"
