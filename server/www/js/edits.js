@@ -94,11 +94,11 @@ export function decodeEdits(text, most = 24) {
 function one(text) {
   const [kind, rest = ""] = text.split(":");
   const values = rest.split(",").map(Number);
-  const whole = (v) => (Number.isFinite(v) ? v : null);
   if (kind === "paint" && values.length === 5) {
     const [left, top, right, bottom] = values;
-    const level = rest.endsWith("mean") ? null : whole(values[4]);
-    return [left, top, right, bottom].every((v) => v >= 0 && v <= 1) && left < right && top < bottom ? { kind, left, top, right, bottom, level } : null;
+    const level = rest.endsWith(",mean") ? null : values[4];
+    const fits = [left, top, right, bottom, (level ?? 0) / 255].every((v) => v >= 0 && v <= 1) && left < right && top < bottom;
+    return fits ? { kind, left, top, right, bottom, level } : null;
   }
   if (kind === "dim" && values[0] >= 0 && values[0] <= 4) return { kind, factor: values[0] };
   if (kind === "blur" && values[0] > 0 && values[0] <= 32) return { kind, sigma: values[0] };

@@ -485,6 +485,18 @@ def test_a_link_that_is_put_into_the_address_of_the_open_page_is_followed(opened
     assert tab.text_content("#edits li span") == "head 2 muted"
 
 
+def test_a_link_of_the_live_page_paints_in_the_colour_that_it_names(opened: Callable[..., Any]) -> None:
+    tab = opened()
+    corner = "document.getElementById('frame').getContext('2d').getImageData(1, 1, 1, 1).data.slice(0, 3).join()"
+    rgb = np.reshape(tab.evaluate("player.lap.pixels(30)"), (-1, 3)).mean(axis=0)
+    for level, words, pixel in ((0, "black", np.zeros(3)), ("mean", "its mean colour", rgb), (77, "grey 77", [77] * 3)):
+        tab.evaluate(f"location.hash = '#ep=1&t={tab.evaluate('player.lap.t_s[30]')}&if=paint:0,0,.5,.5,{level}'")
+        until(tab, f"{corner} === '{','.join(str(int(one)) for one in pixel)}'")
+        assert tab.text_content("#edits li span") == f"25 % of the picture painted {words}"
+    tab.evaluate("location.hash = '#ep=1&t=3&if=paint:0,0,.5,.5,999'")
+    until(tab, "document.querySelector('#edits li') === null")
+
+
 @pytest.mark.nightly
 def test_painting_with_the_mouse_is_answered_at_once_and_can_be_undone(opened: Callable[..., Any]) -> None:
     tab = opened()

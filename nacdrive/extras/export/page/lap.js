@@ -138,10 +138,12 @@ export function sameDecision(a, b) {
 export function editPicture(rgb, { height, width }, { paints, light, blur }) {
   let out = blur > 0 ? blurred(blurred(rgb, width, height, blur, 3, width * 3), height, width, blur, width * 3, 3) : rgb.slice();
   if (light !== 1) out = out.map((v) => Math.min(255, Math.round(v * light)));
-  for (const { left, top, right, bottom } of paints) {
+  for (const { left, top, right, bottom, level } of paints) {
     const [first, end] = [Math.floor(left * width), Math.ceil(right * width)];
+    const mean = (channel) => out.reduce((sum, v, i) => (i % 3 === channel ? sum + v : sum), 0) / (height * width);
+    const colour = level === null ? [0, 1, 2].map(mean) : [level, level, level];
     for (let row = Math.floor(top * height); row < Math.min(height, Math.ceil(bottom * height)); row++) {
-      out.fill(128, (row * width + first) * 3, (row * width + Math.min(width, end)) * 3);
+      for (let i = (row * width + first) * 3; i < (row * width + Math.min(width, end)) * 3; i++) out[i] = colour[i % 3];
     }
   }
   return out;
