@@ -201,8 +201,8 @@ def test_a_hostile_link_is_only_text(open_page: Callable[..., Any], replay: Repl
     nonsense = f"run=9&ep=1e9&t=NaN&head={evil}&if=mute:{evil};fly:1;paint:9,9,9,9,9;dim:-1"
     page = open_page(f"{replay.url}#{nonsense}&note={evil}")
     until(page, "document.querySelector('#state').dataset.state === 'replay'")
-    page.goto(f"{replay.url}#run=0&ep=1&t=1&if=mute:h99;dim:0.5&note={evil}")
-    page.reload()
+    with page.expect_event("load"):  # the page follows a link in its address by itself
+        page.goto(f"{replay.url}#run=0&ep=1&t=1&if=mute:h99;dim:0.5&note={evil}")
     until(page, "document.querySelector('.sentence')?.textContent.includes('no head 99')", timeout_s=LONG_S)
     page.get_by_role("button", name="Notes").click()
     assert "<img" in text(page, "#jumps")
