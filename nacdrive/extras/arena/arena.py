@@ -56,7 +56,7 @@ class _Lane:
     worker: Worker
     step_s: float = 0.08
     t_s: float = 0.0
-    """When its newest decision was taken."""
+    """A usual decision's time before its next one: frames of a camera with a rate of its own may be rarer."""
     driving: bool = False
 
     def begin(self, track: str) -> None:
@@ -191,7 +191,7 @@ class Arena:
     def _handle(self, lane: _Lane, audience: tuple[Audience, ...]) -> None:
         message = self._receive(lane)
         if isinstance(message, Tick):
-            lane.t_s = message.t_s
+            lane.t_s = message.next_info["t_s"] - lane.step_s
             lane.metrics.add(message)
             for one in audience:
                 one.tick(self._lanes.index(lane), message)

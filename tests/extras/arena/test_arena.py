@@ -28,6 +28,7 @@ from nacdrive.extras.arena.contestant import Abandon, Begin, Contestant, Ended, 
 from nacdrive.extras.arena.standings import ending_text, ranking, totals, totals_table, track_table
 from nacdrive.rollout.drive import Drive
 from tests.helpers.episodes import begin, make_episode
+from tests.helpers.ticks import make_tick
 
 OPTIONS = {"renderer": "fast", "max_frames": 60}
 DRIVERS = "tests.helpers.arena_drivers"
@@ -385,6 +386,17 @@ def test_in_real_time_permission_grows_with_the_wall_and_lost_time_is_not_caught
         lane.t_s = 0.5
     now[0] += 0.1
     assert granted() == pytest.approx(0.7), "and the minute is not caught up"
+
+
+def test_all_may_drive_on_to_their_next_frame_however_rare_frames_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    race = clock([0.0], realtime=False)
+    for lane in race._arena._lanes:
+        lane.begin("")
+        tick = make_tick(0, t_s=0.0, next_info={"t_s": 2.0})
+        monkeypatch.setattr(race._arena, "_receive", lambda lane, tick=tick: tick)
+        race._arena._handle(lane, ())
+    order = race.order(race._arena._lanes)
+    assert order is not None and order.until_s == pytest.approx(2.0 + LEAD_S)
 
 
 def test_without_an_audience_everybody_drives_as_fast_as_it_can() -> None:
