@@ -51,6 +51,8 @@ def run(config: EvalConfig) -> dict[str, Any]:
     _ = loaded.expert
     if isinstance(policy, ExportedPolicy) and config.data:
         raise UserError("--data is for a .pt policy: compare the one that was exported, it steers the same.")
+    reads = [drive.model, drive.driver, drive.expert, *config.data]
+    again: dict[str, Any] = {"overwrite": config.overwrite, "resume": config.resume, "reads": reads}
     offline, verdict = None, ""
     if env.judge is not None and policy is not None and config.data:
         # Imported here, for it brings torch, without which exported policies drive.
@@ -59,7 +61,7 @@ def run(config: EvalConfig) -> dict[str, Any]:
         offline = load_object(env.judge)(policy, config.data)
         verdict = "\n".join(verdict_lines(offline))
     if offline is not None and not config.count:
-        out = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
+        out = result_folder(config.folder, **again)
         judged = {"env": env.title, "model": identify(drive), "offline": offline, "run": run_record(config)}
         write_json(out / "metrics.json", judged)
         print(verdict)
@@ -79,7 +81,7 @@ def run(config: EvalConfig) -> dict[str, Any]:
             what |= {"circuit": policy.circuit()} if policy is not None else {}
             show.page = open_page(stack, config.host, config.page_port, f"{driver.name} on {env.title}", **what)
             listeners.append(show.page.publish)
-        out = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
+        out = result_folder(config.folder, **again, own="evaluation.json")
         metrics = evaluate(
             drive,
             seeds,

@@ -146,18 +146,13 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
     with TemporaryDirectory() as nowhere, progress_bar() as bar:
         out = Path(nowhere)
         if config.out is not None:
-            out = result_folder(config.out, resume=config.resume, overwrite=config.overwrite)
+            again = {"resume": config.resume, "overwrite": config.overwrite}
+            out = result_folder(config.out, **again, reads=[config.expert], own="evaluation.json")
         task = bar.add_task("driving", total=len(seeds) * len(env.tracks), state="")
         metrics = evaluate(
-            drive,
-            seeds,
-            out,
-            workers=0 if config.workers == 1 else config.at_once,
-            films=config.out is not None,
-            progress=lambda job, row: bar.advance(task),
-            config=config,
-            ray=config.ray,
-        )
+            drive, seeds, out, workers=0 if config.workers == 1 else config.at_once, films=config.out is not None,
+            progress=lambda job, row: bar.advance(task), config=config, ray=config.ray,
+        )  # fmt: skip
     print(lines_of(metrics["episodes"], metrics["return"]))
     if config.out is not None:
         print(f"report: {out / 'report.html'}")

@@ -30,7 +30,7 @@ WHY = {
     errno.EINVAL: "there can be no such path: check it",
     errno.EBUSY: "it is in use: close what uses it, or give another path",
     **dict.fromkeys(FULL, "no space is left on the disk: free some space and run the same command again"),
-    errno.EFBIG: "the file grew too large for this disk: give a path elsewhere",
+    errno.EFBIG: "a file grew too large for this disk, or for ulimit -f: give a path elsewhere, or raise the limit",
     errno.EIO: "the disk reports an error: give a path elsewhere",
     errno.ENODEV: "there is no such device: check the path",
     errno.EMFILE: "too many files are open: raise the limit (ulimit -n), or give fewer --workers",
@@ -44,17 +44,14 @@ def os_error_sentence(error: BaseException | None) -> str | None:
     why = WHY[error.errno]
     where = error.filename2 if error.filename2 is not None else error.filename
     if where is None:
-        return f"{why}." if error.errno in (*FULL, errno.EMFILE, errno.EIO) else None
+        return f"{why}." if error.errno in (*FULL, errno.EMFILE, errno.EIO, errno.EFBIG) else None
     return f"cannot use {os.fsdecode(where) if isinstance(where, (str, bytes)) else where}: {why}."
 
 
 def is_disk_full(error: BaseException | None) -> bool:
     """Whether an error, or one that it was made of, says that no space is left."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in FULL:
-            return True
-        error = error.__cause__
-    return False
+    is_full = isinstance(error, OSError) and error.errno in FULL
+    return is_full or (error is not None and is_disk_full(error.__cause__))
 
 
 @contextmanager
@@ -77,6 +74,8 @@ def atomic_path(target: Path) -> Iterator[Path]:
                 f"no space left on the disk while writing {target}: what was complete before is kept; "
                 "free some space and run the same command again (with --resume where there is that option)."
             ) from error
+        if error.errno == errno.EFBIG:
+            error.filename = str(target)
         raise
     finally:
         partial.unlink(missing_ok=True)

@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -56,16 +56,20 @@ class _Held:
 _held: dict[Path, _Held] = {}
 
 
-def result_folder(path: Path, *, overwrite: bool = False, resume: bool = False, reads: Sequence[Path] = ()) -> Path:
+def result_folder(
+    path: Path, *, overwrite: bool = False, resume: bool = False, reads: Iterable[Path | str | None] = (), own: str = ""
+) -> Path:
     """Make ``path`` ready to hold a result; it is this process's until ``release_folders``.
 
     Raises:
-        UserError: if the folder holds a result and neither is given, or both are; if it holds anything that nacdrive
-            did not make; if another process writes into it; if it is never overwritten, or holds one of ``reads``.
+        UserError: if the folder holds a result and neither is given, or both are, or it is to be resumed without the
+            file ``own``, which each of its kind begins with; if it holds anything that nacdrive did not make; if
+            another process writes into it; if it is never overwritten, or holds one of ``reads`` (texts: if files).
     """
     if overwrite and resume:
         raise UserError("--overwrite and --resume contradict each other: give one of them.")
-    if overwrite and (inside := [one for one in reads if one.resolve().is_relative_to(path.resolve())]):
+    paths = [Path(one) for one in reads if one and (isinstance(one, Path) or Path(one).is_file())]
+    if overwrite and (inside := [one for one in paths if one.resolve().is_relative_to(path.resolve())]):
         raise UserError(f"{inside[0]} is read here, and --overwrite would delete it: give another --out.")
     held = _hold(path)
     held.results = True
@@ -75,9 +79,11 @@ def result_folder(path: Path, *, overwrite: bool = False, resume: bool = False, 
         marked = (path / RESULT_MARKER).is_file()
         full = any(entry.name != RESULT_MARKER for entry in entries)
         if full and not marked:
-            raise UserError(f"{path} holds files that nacdrive did not make: give another --out.")
+            raise UserError(f"{path} holds a recording, or files that nacdrive did not make: give another --out.")
         if full and not overwrite and not resume:
             raise UserError(f"{path} already holds a result: give --resume, --overwrite, or another --out.")
+        if full and resume and own and not (path / own).is_file():
+            raise UserError(f"{path} holds another kind of result (no {own} is in it): give another --out.")
         if full and overwrite:
             refuse_special_place(path)
             if (foreign := next(_foreign(path, path, own_names(path)), None)) is not None:

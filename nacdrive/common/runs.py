@@ -26,15 +26,8 @@ from nacdrive.common.version import __version__
 RUN = "run.json"
 """Beside every result: how it was made."""
 RECORDED_PACKAGES = (
-    "torch",
-    "numpy",
-    "gymnasium",
-    "panda3d",
-    "stable-baselines3",
-    "opencv-python-headless",
-    "pyarrow",
-    "pillow",
-)
+    "torch", "numpy", "gymnasium", "panda3d", "stable-baselines3", "opencv-python-headless", "pyarrow", "pillow",
+)  # fmt: skip
 
 
 def seed_everything(seed: int) -> None:

@@ -41,9 +41,9 @@ def header_of(meta: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def staged_folder(out: Path, *, overwrite: bool) -> Iterator[Path]:
+def staged_folder(out: Path, *, overwrite: bool, reads: Path) -> Iterator[Path]:
     """Yield an empty folder whose files become those of ``out`` when the block ends well; else nothing is left."""
-    result_folder(out, overwrite=overwrite)
+    result_folder(out, overwrite=overwrite, reads=(reads,))
     with staged(out) as staging:
         yield staging
     publish(out)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import result_folder
 from nacdrive.common.paths import find_model
-from nacdrive.common.runs import check_resumable, run_record, seed_everything
+from nacdrive.common.runs import RUN, check_resumable, run_record, seed_everything
 from nacdrive.datasets.episode import Episode
 from nacdrive.drivers import load_expert
 from nacdrive.layers import check_name
@@ -71,8 +71,8 @@ def train_policy(
     if expert is not None and env is not None:
         check_kind(env, expert, new)
         check_pace(env, expert, new.repeat if first is None else first.repeat)
-    reads = [*filter(None, [config.first]), *config.data, *config.lessons]
-    folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume, reads=reads)
+    reads = [config.first, *config.data, *config.lessons]
+    folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume, reads=reads, own=RUN)
     # Of lessons nothing is kept aside.
     data = {} if config.lessons else {", ".join(map(str, config.data)): fingerprint([*train, *valid])}
     check_resumable(folder, config, FREE_TO_CHANGE, data)

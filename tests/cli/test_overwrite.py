@@ -167,6 +167,34 @@ def test_what_a_user_keeps_survives_every_verb(
         assert kept, name
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "eval --model mine/nac_steady.pt --expert none --episodes 1 --max-frames 2 --workers 1",
+        "eval --env udacity --data mine/log",
+        "expert eval --expert mine/ppo.pt --episodes 1 --workers 1",
+        "arena --models mine/nac_steady.pt nac_exact --headless --max-frames 2",
+        "recordings export mine/drives --to lerobot",
+        "recordings export mine/drives --to minari",
+    ],
+)
+def test_a_folder_that_the_verb_reads_is_not_replaced(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine").mkdir()
+    for name in ("nac_steady.pt", "ppo/ppo.pt"):
+        shutil.copy(shipped("agents") / "carracing" / name, "mine")
+    shutil.copytree(shipped("recordings") / "carracing-sample", "mine/drives")
+    make_log(Path("mine/log"))
+    names = [path.relative_to("mine").as_posix() for path in Path("mine").rglob("*")]
+    Path("mine/.nacdrive-result").write_text("".join(f"{json.dumps(name)}\n" for name in names))
+    with pytest.raises(UserError, match=r"^mine.* is read here, and --overwrite would delete it"):
+        dispatch([*line.split(), "--out", "mine", "--overwrite"])
+    release_folders()
+    assert all((Path("mine") / name).exists() for name in names)
+
+
 def fields_of(config: type) -> set[str]:
     return {field.name for field in dataclasses.fields(config)}
 

@@ -93,7 +93,7 @@ def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> N
         ("eval --model other.pt", "other.pt was trained for 'udacity'"),
         ("eval --env lunarlander", "unknown environment 'lunarlander'"),
         ("eval --model good.pt --workers -1", "--workers is -1"),
-        ("eval --model good.pt --expert none --out full", "full holds files that nacdrive did not make"),
+        ("eval --model good.pt --expert none --out full", "full holds a recording, or files that nacdrive"),
         ("eval --model good.pt --expert none --out full --resume --overwrite", "contradict each other"),
         ("eval --model good.pt --expert none --out good.pt", "good.pt is a file"),
         ("data list --folder text.pt", "text.pt is a file: give the folder of the data sets with --folder"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.files import atomic_path, read_json, write_json, write_text
+from nacdrive.common.files import atomic_path, os_error_sentence, read_json, write_json, write_text
 
 
 def test_a_failed_write_keeps_the_old_content_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -26,6 +26,16 @@ def test_a_full_disk_is_told_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no space left on the disk.*kept"), atomic_path(tmp_path / "x") as partial:
         partial.write_text("half")
         raise OSError(errno.ENOSPC, "full")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_grew_too_large_is_named(tmp_path: Path) -> None:
+    # Writes raise this without a name: past ``ulimit -f``, or past what the file system takes.
+    large = OSError(errno.EFBIG, "File too large")
+    assert (os_error_sentence(large) or "").startswith("a file grew too large")
+    with pytest.raises(OSError, match="too large") as caught, atomic_path(tmp_path / "x"):
+        raise large
+    assert (os_error_sentence(caught.value) or "").startswith(f"cannot use {tmp_path / 'x'}: a file grew too large")
     assert not list(tmp_path.iterdir())
 
 

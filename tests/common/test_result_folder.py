@@ -212,6 +212,29 @@ def test_a_folder_of_somebody_else_is_left_as_it_is(tmp_path: Path, flags: dict[
         assert tree(tmp_path) == {"thesis.tex": "precious"}
 
 
+def test_what_is_read_is_not_replaced_and_another_kind_of_result_is_not_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    finished(tmp_path / "r")
+    before = tree(tmp_path)
+    for read in (Path("r"), Path("r/old.pt"), "r/run.json"):
+        with pytest.raises(UserError, match="is read here, and --overwrite would delete it"):
+            result_folder(Path("r"), overwrite=True, reads=(None, "ppo", read))
+    with pytest.raises(
+        UserError, match=r"r holds another kind of result \(no evaluation.json is in it\)"
+    ):
+        result_folder(Path("r"), resume=True, own="evaluation.json")
+    release_folders()
+    assert tree(tmp_path) == before
+    # A driver's name is no file, though the folder is called like it.
+    (tmp_path / "r").rename("ppo")
+    result_folder(Path("ppo"), resume=True, own="run.json")
+    release_folders()
+    result_folder(Path("ppo"), overwrite=True, reads=("ppo",))
+    release_folders()
+
+
 @pytest.mark.parametrize("name", ["notes.txt", "sub/photo.png", "old.pt", "sub/deeper/run.json"])
 def test_a_file_of_the_user_in_a_result_keeps_all_of_it(tmp_path: Path, name: str) -> None:
     finished(tmp_path / "r")

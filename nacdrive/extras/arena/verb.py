@@ -187,7 +187,8 @@ def arena(config: ArenaConfig) -> list[dict[str, Row]]:
     control = HumanControl(config.person, PERSON_SILENCE_S) if config.allow_control else None
     with ExitStack() as stack:
         track = Arena(config.contestants(), control, config.disturbance)
-        out = result_folder(config.folder, overwrite=config.overwrite)
+        reads = (*config.models, *config.drivers, config.ghost)
+        out = result_folder(config.folder, overwrite=config.overwrite, reads=reads)
         stack.enter_context(track)
         card = page = None
         if not config.headless:
@@ -218,14 +219,9 @@ def open_page(config: ArenaConfig, track: Arena, card: ArenaCard) -> LiveServer:
     from nacdrive.web import LiveServer
 
     page = LiveServer(
-        config.host,
-        config.page_port,
-        f"{', '.join(config.names)} on {config.spec.title}",
-        names=config.names,
-        people=[one.name for one in track.contestants if one.person],
-        control=track.control,
-        cards=[card],
-    )
+        config.host, config.page_port, f"{', '.join(config.names)} on {config.spec.title}", names=config.names,
+        people=[one.name for one in track.contestants if one.person], control=track.control, cards=[card],
+    )  # fmt: skip
     print(f"watch at {page.start()}  (Ctrl-C ends it)", flush=True)
     track.watched = lambda: page.viewers > 0
     return page

@@ -99,7 +99,8 @@ def unsuitable(row: Result) -> str | None:
 def plan(config: RobustnessConfig) -> tuple[list[Job], dict[str, Result], list[str]]:
     """All jobs, the results that are there already by the key of their job, and what is left out; claims the folder."""
     jobs, left_out = find_jobs(config)
-    folder = result_folder(config.out, overwrite=config.overwrite, resume=not config.overwrite)
+    again = {"overwrite": config.overwrite, "resume": not config.overwrite}
+    folder = result_folder(config.out, **again, reads=config.data, own=ROWS)
     check_resumable(folder, config, ("data", "models", "workers", "out", "overwrite"))
     rows = [row for row in read_rows(folder / ROWS) if isinstance(row.get("trained"), dict)]
     have = {row["trained"].get("id"): row for row in rows}
@@ -153,7 +154,7 @@ def test_model(job: Job) -> Result:
             raise UserError(f"{job.model} gives no finite answer under the condition '{condition.key}'.")
         conditions[condition.key] = dict(task.score(row["task"], answers, tested))
     if any(not math.isfinite(value) for scores in conditions.values() for value in scores.values()):
-        raise UserError(f"{job.model} has a score that is not finite.")
+        raise UserError(f"{job.model} has a score that is no number on {len(samples)} tests: give more --most-tests.")
     return {
         **{name: row[name] for name in ("key", "task", "model", "fold", "repeat")},
         "time_sense": network.sequence.time_sense, "conditions": conditions, "tests": len(samples), "seed": job.seed,

@@ -135,7 +135,7 @@ def export_lerobot(
     """
     recording = Recording.open(folder)
     layout = Layout.of(recording)
-    with staged_folder(out, overwrite=overwrite) as staging:
+    with staged_folder(out, overwrite=overwrite, reads=folder) as staging:
         with closing(DataWriter(staging, layout)) as writer:
             for index in range(len(recording)):
                 writer.add(recording.load(index))

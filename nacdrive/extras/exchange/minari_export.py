@@ -134,7 +134,7 @@ def export_minari(
         # A person may have driven continuously what an expert drives by choices.
         gym = None
     frames = 0
-    with staged_folder(out, overwrite=overwrite) as staging:
+    with staged_folder(out, overwrite=overwrite, reads=folder) as staging:
         (staging / MAIN).parent.mkdir()
         # Minari reads it in the order in which it was written.
         with HDF5Bytes(staging / MAIN) as disk, h5py.File(disk, "w", track_order=True) as file:

@@ -45,7 +45,7 @@ def export_tub(
 ) -> Converted:
     """Write the recording in ``folder`` as a tub into ``out``, a session for each episode; frames keep their bytes."""
     recording = Recording.open(folder)
-    with staged_folder(out, overwrite=overwrite) as staging:
+    with staged_folder(out, overwrite=overwrite, reads=folder) as staging:
         (staging / IMAGES).mkdir()
         writer = TubWriter(staging)
         for index in range(len(recording)):

@@ -13,7 +13,7 @@ from nacdrive.common.files import result_folder, write_json, write_text
 from nacdrive.common.paths import find_model
 from nacdrive.common.progress import progress_bar, resumable
 from nacdrive.common.result_folder import is_own
-from nacdrive.common.runs import check_resumable, plain, run_record
+from nacdrive.common.runs import RUN, check_resumable, plain, run_record
 from nacdrive.common.table import markdown
 from nacdrive.drivers.options import NOBODY
 from nacdrive.drivers.policy import PolicyDriver
@@ -63,8 +63,8 @@ def run(config: HuntConfig) -> dict[str, Any]:
     areas = tuple(area for area in config.areas if area == "seeds" or any(knob.area == area for knob in knobs))
     if not areas:
         raise UserError(f"nothing of {', '.join(config.areas)} is left to search on {spec.name}: give other --areas.")
-    reads = [*filter(None, [drive.model]), *config.data]
-    folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume, reads=reads)
+    reads = [drive.model, drive.driver, drive.expert, *config.data]
+    folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume, reads=reads, own=RUN)
     check_resumable(folder, config, FREE_TO_CHANGE)
     claim(folder / "drive.json", identify(drive))
     results = hunt_results(folder / RESULTS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.result_folder import release_folders
 from nacdrive.extras.bench.cell import Cell, run_cell
 from nacdrive.extras.bench.conditions import CONDITIONS, HIDDEN, Condition, changed, conditions_for
 from nacdrive.extras.bench.config import RobustnessConfig
@@ -194,3 +196,20 @@ def test_mistakes_are_told(run: Path, tmp_path: Path) -> None:
         assert not out.exists()  # nothing half-written
     with pytest.raises(UserError, match="no trained model to test"):
         robustness(RobustnessConfig(data=(run,), models=("lstm",), out=out))
+
+
+@pytest.mark.parametrize(
+    ("overwrite", "sentence"),
+    [(True, "is read here, and --overwrite would delete it"), (False, "holds another kind of result")],
+)
+def test_the_runs_that_are_tested_are_no_place_for_the_result(
+    run: Path, tmp_path: Path, overwrite: bool, sentence: str
+) -> None:
+    run = shutil.copytree(run, tmp_path / "run")
+    (run / "run.json").write_text("{}")
+    (run / ".nacdrive-result").write_text("".join(f'"{path.relative_to(run)}"\n' for path in run.rglob("*")))
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    with pytest.raises(UserError, match=sentence):
+        robustness(RobustnessConfig(data=(run,), out=run, overwrite=overwrite))
+    release_folders()
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
