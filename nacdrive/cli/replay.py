@@ -98,7 +98,7 @@ def open_run(folder: Path, config: ReplayConfig) -> tuple[ReplaySource, tuple[Wh
         for info in recording.episodes
     ]
     spec = spec_of_source(source)
-    choices, task = (spec.actions, spec.task) if spec is not None else ((), source)
+    choices, task = (spec.actions, spec.task) if spec is not None else ((), "imitation")
     expert = recording.meta.get("expert")
     if config.model is None:
         recorded = ReplaySource(

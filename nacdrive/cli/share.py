@@ -55,7 +55,7 @@ def playground_of(source: str) -> Callable[[Path], str] | None:
 def model_of(config: ShareConfig, source: str) -> Path:
     """File of the policy that looks at the lap."""
     spec = spec_of_source(source)
-    task = spec.task if spec is not None else source
+    task = spec.task if spec is not None else "imitation"
     if config.model is not None:
         return find_model(config.model, task)
     evaluation = config.data / "evaluation.json"

@@ -128,8 +128,7 @@ class SeedQueue:
 
     @property
     def missing(self) -> int:
-        kept = sum(info.seed >= self._config.seed for info in self._writer.episodes)
-        return max(0, self._config.episodes - kept)
+        return max(0, self._config.episodes - sum(info.seed >= self._config.seed for info in self._writer.episodes))
 
     def __iter__(self) -> Iterator[int]:
         return self

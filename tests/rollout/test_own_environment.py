@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from nacdrive.cli.main import dispatch
+from nacdrive.cli.replay import ReplayConfig, open_run
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.recording import Recording
+from nacdrive.extras.what_if.recorded import load_what_if
 
 ENVIRONMENT = """
 import gymnasium
@@ -87,6 +89,11 @@ def test_an_own_environment_is_recorded_learnt_driven_for_dagger_and_evaluated(
     evaluate = ["eval", *env, "--model", "run/mha.pt", "--expert", driver, "--episodes", "2", "--workers", "1"]
     assert dispatch([*evaluate, "--out", "ev"]) == 0
     assert "of the expert's return" in capsys.readouterr().out
+    # Whatever looks at a recording with a policy knows that one of imitation belongs to it.
+    assert dispatch(["explain", "saliency", "--model", "run/mha.pt", "--data", "r", "--out", "saliency.png"]) == 0
+    assert load_what_if(here / "r", "run/mha.pt").policy.name == "mha"
+    watched, asked = open_run(here / "r", ReplayConfig(data=here / "r", model="run/mha.pt"))
+    assert watched.policy == "mha" and asked is not None
     assert len(list((here / "ev").glob("*.mp4"))) == 2 and len(Recording.open(here / "ev" / "drives")) == 2
 
 

@@ -123,12 +123,14 @@ def opened(model: str, data: Path, episode: int = 0) -> tuple[Policy, Recording]
     import torch
 
     from nacdrive.datasets.recording import Recording
+    from nacdrive.envs.registry import spec_of_source
     from nacdrive.models import load_policy
 
     torch.set_num_threads(1)
     recording = Recording.open(data)
-    source = str(recording.meta["source"])
-    policy = load_policy(find_model(model, source), expect_task=source)
+    spec = spec_of_source(str(recording.meta["source"]))
+    task = spec.task if spec is not None else "imitation"
+    policy = load_policy(find_model(model, task), expect_task=task)
     if not 0 <= episode < len(recording):
         raise UserError(f"--episode is {episode}: {data} has episodes 0 to {len(recording) - 1}.")
     return policy, recording

@@ -34,7 +34,7 @@ def load_what_if(folder: Path, model: str) -> WhatIf:
     """Called in the process that answers: the policy, and the world of the recording as far as it is told."""
     recording = Recording.open(folder)
     spec = spec_of_source(str(recording.meta["source"]))
-    task = spec.task if spec is not None else str(recording.meta["source"])
+    task = spec.task if spec is not None else "imitation"
     path = find_model(model, task)
     policy = load_policy(path, expect_task=task)
     if spec is None or spec.realtime:
