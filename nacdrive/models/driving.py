@@ -84,8 +84,7 @@ def area_weights(before: int, after: int) -> Tensor:
     """[after, before]: each new pixel is the mean of the stretch that it covers, its ends weighted by their share."""
     edges = torch.arange(after + 1, dtype=torch.float64) * (before / after)
     pixels = torch.arange(before, dtype=torch.float64)
-    covered = torch.minimum(edges[1:, None], pixels + 1) - torch.maximum(edges[:-1, None], pixels)
-    weights = covered.clamp(min=0)
+    weights = (torch.minimum(edges[1:, None], pixels + 1) - torch.maximum(edges[:-1, None], pixels)).clamp(min=0)
     return (weights / weights.sum(dim=1, keepdim=True)).float()
 
 

@@ -61,15 +61,17 @@ class Policy(FramePolicy):
 
     @torch.inference_mode()
     def step(self, frame: NDArray[np.uint8], t_s: float, speed_mps: float | None = None) -> Action:
-        """Decide on one frame, uint8 [height, width, 3] RGB; ``ValueError`` for one of another shape.
+        """Decide on one frame, uint8 [height, width, 3] RGB; ``ValueError`` for another one.
 
         The action chosen; or the steering, with the pedal of a network that gives one. If not, throttle and brake are
         left at 0 to whoever holds the speed, and ``speed_mps`` is not used.
         """
         shape = (self.config.height, self.config.width, 3)
-        if frame.shape != shape:
-            raise ValueError(f"{self.name} was trained on frames of {shape}, this one has {frame.shape}")
-        features = self.network.features(torch.from_numpy(np.ascontiguousarray(frame)).to(self.device).unsqueeze(0))
+        frame = np.ascontiguousarray(frame)
+        if frame.shape != shape or frame.dtype != np.uint8:  # floats from 0 to 1 would pass for nearly black bytes
+            given = f"{frame.dtype} {frame.shape}"
+            raise ValueError(f"{self.name} was trained on frames of uint8 {shape}, this one is {given}")
+        features = self.network.features(torch.from_numpy(frame).to(self.device).unsqueeze(0))
         t = torch.tensor([t_s], device=self.device)
         y, self.state = self.network.sequence.step(features, t, self.state)
         self._scores = self.network.head(y)[0].float().cpu().numpy()

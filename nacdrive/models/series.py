@@ -82,8 +82,7 @@ class SeriesNetwork(nn.Module):
         size = config.d_model, config.num_heads, config.window
         self.sequence = build(config.model, *size, in_features=widths[-1], **options)
         joints = pairwise([config.d_model, *config.dense, config.outputs])
-        dense = [part for a, b in joints for part in (nn.Linear(a, b), nn.ReLU())]
-        self.head = nn.Sequential(*dense[:-1])
+        self.head = nn.Sequential(*[part for a, b in joints for part in (nn.Linear(a, b), nn.ReLU())][:-1])
 
     def forward(self, x: Tensor, t: Tensor, padding: Tensor) -> Tensor:
         """Features x [B, T, channels_in] at t [B, T] seconds -> answers [B, outputs], or [B, T, outputs] of all steps.

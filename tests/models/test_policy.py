@@ -76,6 +76,8 @@ def test_masked_rows_are_not_seen():
 def test_a_frame_of_another_shape_is_refused():
     with pytest.raises(ValueError, match=r"\(96, 96, 3\)"):
         new_policy().step(np.zeros((48, 48, 3), np.uint8), 0.0)
+    with pytest.raises(ValueError, match=r"frames of uint8 \(96, 96, 3\), this one is float64 \(96"):
+        new_policy().act(np.zeros((96, 96, 3)), {})
 
 
 @pytest.mark.parametrize(

@@ -179,8 +179,7 @@ def check_streams(layer: SequenceLayer, name: str) -> None:
     was_training = layer.training
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(2, steps, layer.in_features, generator=generator).to(device)
-    gaps = layer.gap_s * (0.5 + torch.rand(2, steps, generator=generator, dtype=torch.float64))
-    t = gaps.cumsum(dim=1).to(device)
+    t = (layer.gap_s * (0.5 + torch.rand(2, steps, generator=generator, dtype=torch.float64))).cumsum(dim=1).to(device)
     failed = quoted(f"the memory '{name}' cannot stream (", f"): {advice}.", Exception, say=named)
     layer.eval()
     with torch.random.fork_rng(devices=[]), torch.no_grad(), failed:
