@@ -97,8 +97,7 @@ def read_part(path: Path, part: str) -> NDArray[np.uint8]:
 def decode_idx(data: bytes) -> NDArray[np.uint8]:
     """Array in an idx file of unsigned bytes (two zeros, 0x08, rank, big-endian sizes, values)."""
     rank = data[3]
-    shape = np.frombuffer(data, ">u4", rank, offset=4)
-    return np.frombuffer(data, np.uint8, offset=4 + 4 * rank).reshape(shape)
+    return np.frombuffer(data, np.uint8, offset=4 + 4 * rank).reshape(np.frombuffer(data, ">u4", rank, offset=4))
 
 
 def events(images: NDArray[np.uint8], threshold: int = 128, length: int = 256) -> Events:

@@ -147,8 +147,7 @@ class Appender(AbstractContextManager["Appender"]):
                 f"a frame has {', '.join(self._rows[0] if self._rows else ('frame', 't_s'))}: give them all."
             )
         frame = row["frame"]
-        image = frame if isinstance(frame, bytes) else encode_png(np.asarray(frame))
-        self._rows.append({**row, "frame": image})
+        self._rows.append({**row, "frame": frame if isinstance(frame, bytes) else encode_png(np.asarray(frame))})
 
     def end_episode(self, seed: int | None = None, **meta: Any) -> Path:
         """Write what was appended; ``seed`` is its number if not given, ``meta`` plain JSON that the episode keeps.
@@ -162,11 +161,16 @@ class Appender(AbstractContextManager["Appender"]):
         given = unknown_columns(len(self._rows)) | columns
         # Who drove is to be learnt from.
         given["expert_choice"] = columns.get("expert_choice", given["choice"])
-        gap_s = float(np.median(np.diff(np.asarray(columns["t_s"], dtype=np.float64))))
+        # Dates would pass for their nanoseconds.
+        numbers = columns["t_s"].dtype.kind in "iuf"
+        gap_s = float(np.median(np.diff(columns["t_s"].astype(np.float64)))) if numbers else 0.0
         if not gap_s > 0:
-            raise UserError("t_s does not increase: give the seconds since the episode began.")
-        if not (np.abs(given["steering"]) <= 1).all():
-            raise UserError("steering lies between -1 (full left) and 1 (full right): divide it by its most.")
+            raise UserError("t_s does not increase in numbers: give the seconds since the episode began.")
+        if not columns.keys() & {"steering", "choice"}:
+            raise UserError("nothing says what was driven: give steering, or choice.")
+        for name, least in {"steering": -1, "throttle": 0, "brake": 0}.items():
+            if not ((given[name] >= least) & (given[name] <= 1)).all():
+                raise UserError(f"{name} lies between {least} and 1 (full right, full pedal): divide it by its most.")
         writer = RecordingWriter(self.folder, source=self.source, fps=1 / gap_s, expert=self.driver, resume=True)
         with quoted("this is no episode: ", "; nothing was written.", ValueError, TypeError):
             episode = Episode(
@@ -230,9 +234,7 @@ def merge_recordings(folders: Sequence[Path], out: Path, *, overwrite: bool = Fa
             "--license' sets one.",
             stacklevel=2,
         )
-    unique: dict[str, EpisodeInfo] = {}
-    for info in episodes:
-        unique.setdefault(info.sha256, info)
+    unique = {info.sha256: info for info in episodes}
     with staged_recording(out, overwrite=overwrite) as staging:
         writer = RecordingWriter(
             staging,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -212,6 +212,15 @@ def read_log(folder: Path | str) -> UdacityLog:
     rows: list[LogRow] = []
     missing: list[str] = []
     stamped = all(stamp_of(row.images[0]) for row in raw)
+    if stamped:
+        # Each picture has its last row. A clock that goes back now and then is that of another drive.
+        once = {row.images[0]: row for row in raw}
+        if len(once) < len(raw):
+            skipped.append(f"{len(raw) - len(once)} rows have the picture of a later one")
+        times, raw = [stamp_of(name) or datetime.min for name in once], list(once.values())
+        if 4 * sum(b < a for a, b in pairwise(times)) > len(raw):
+            skipped.append("the rows were not in the order of their times, and are put into it")
+            raw = [row for _, row in sorted(zip(times, raw, strict=True), key=itemgetter(0))]
     for row, numbers in zip(raw, disambiguate(raw), strict=True):
         if absent := [name for name in row.images if name not in there]:
             missing += absent
@@ -221,7 +230,8 @@ def read_log(folder: Path | str) -> UdacityLog:
         skipped.append(f"{len(missing)} images are missing ({shortlist(missing)})")
     if not rows:
         why = "; ".join(skipped) or "it holds no row"
-        advice = f"Put the images into {path.parent / IMAGES}." if missing else "Is it a log of the Udacity simulator?"
+        columns = f"A row is {', '.join(COLUMNS)}; left and right are both empty where there is the centre alone."
+        advice = f"Put the images into {path.parent / IMAGES}." if missing else columns
         raise UserError(f"{path} has no usable row: {why}. {advice}")
     if not stamped:
         skipped.append(f"the images' names tell no time, so rows are taken as {USUAL_GAP_S:.3f} s apart")

@@ -112,8 +112,7 @@ class Predictive(RacingLine):
         super().reset(env)
         # So fine that the nearest point will do for all that is looked up.
         self._spots = np.arange(0.0, self.along[-1], SPACING)
-        columns = (*self.line.T, self.limits, self.curvature)
-        ends = [np.append(column, column[0]) for column in columns]
+        ends = [np.append(column, column[0]) for column in (*self.line.T, self.limits, self.curvature)]
         self._x, self._y, self._limits, self._bends = (np.interp(self._spots, self.along, column) for column in ends)
         self._last_s = 0.0
         self._road = Road(np.array(self.world.track))
@@ -163,8 +162,7 @@ class Predictive(RacingLine):
 
 def rule(wanted: str) -> Action:
     """An action of that name, and ``logits`` that leave no doubt."""
-    logits = np.array([-SURE * (name != wanted) for name in ACTIONS], np.float32)
-    return to_action(ACTIONS.index(wanted), logits)
+    return to_action(ACTIONS.index(wanted), np.array([-SURE * (name != wanted) for name in ACTIONS], np.float32))
 
 
 def predict(car: Any, road: Road, steps: int, decisions: int = AHEAD) -> Cars:

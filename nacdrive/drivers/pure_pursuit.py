@@ -198,5 +198,4 @@ class _Continuous:
         ahead = apart(self.env.track, cars.s, s)
         kept, ramp = np.where(ahead > 0, *PASS_M), np.where(ahead > 0, *PASS_RAMP_M)
         near = float(np.clip((kept + ramp - np.abs(ahead)) / ramp, 0.0, 1.0).max(initial=0.0))
-        room = max(0.0, self.env.track.half_width - PASS_EDGE_M)
-        return near * min(room, max(0.0, PASS_BESIDE_M - cars.offset))
+        return near * min(max(0.0, self.env.track.half_width - PASS_EDGE_M), max(0.0, PASS_BESIDE_M - cars.offset))

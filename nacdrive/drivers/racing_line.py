@@ -152,8 +152,7 @@ class RacingLine(Driver):
         if abs(bearing) > math.pi / 2:
             return -math.copysign(1.0, bearing)
         # The front wheels turn to this angle: the environment takes radians, up to its joints' limit of 0.4.
-        angle = math.atan2(2 * WHEELBASE * math.sin(bearing), math.hypot(to_x, to_y))
-        return max(-1.0, min(1.0, -angle))
+        return max(-1.0, min(1.0, -math.atan2(2 * WHEELBASE * math.sin(bearing), math.hypot(to_x, to_y))))
 
     def _pedals(self, speed: float, limit: float, sideways: float) -> tuple[float, float]:
         """Gas and brake that stay within what the tyres have left beside turning."""
@@ -198,8 +197,7 @@ class AsSeen(RacingLine):
         line, at = self._ways[0][0], len(self.line) - 1 - self._at if self._is_backwards else self._at
         along = line[(at + 1) % len(line)] - line[at - 1]
         cosine = (along[1] * math.cos(hull.angle) - along[0] * math.sin(hull.angle)) / math.hypot(*along)
-        is_on_road = any(wheel.tiles for wheel in self.world.car.wheels)
-        self._is_backwards = is_on_road and bool(cosine < WRONG_WAY)
+        self._is_backwards = any(wheel.tiles for wheel in self.world.car.wheels) and bool(cosine < WRONG_WAY)
         self.line, self.limits, self.curvature, self.along = self._ways[self._is_backwards]
         self._at = len(line) - 1 - at if self._is_backwards else at
         own, speed = super().act(frame, info), float(hull.linearVelocity.length)

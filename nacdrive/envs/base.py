@@ -112,8 +112,7 @@ class DrivingEnv(gymnasium.Env[Frame, Any]):
                     "driver gave steering and pedals: let it give env.action_of(number)."
                 )
             return action.choice
-        wanted = np.array([action.steering, action.throttle - action.brake], dtype=np.float32)
-        return np.clip(wanted, -1.0, 1.0)
+        return np.clip(np.array([action.steering, action.throttle - action.brake], dtype=np.float32), -1.0, 1.0)
 
     def action_of(self, choice: int, logits: NDArray[np.float32] | None = None) -> Action:
         """Discrete action number ``choice`` in nacdrive's units, as far as its name tells them."""

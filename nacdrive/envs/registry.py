@@ -141,6 +141,8 @@ class EnvSpec:
 
 def env_spec(name: str) -> EnvSpec:
     """What is known of the environment of that name; ``UserError`` if there is none, or its module fails."""
+    if not isinstance(name, str):
+        raise UserError(f"{name} is no name of an environment: give carracing, gym:ID, my_module:make_env, ...")
     if name.startswith(GYM):
         return _foreign(name)
     part: Any = ENVIRONMENTS.load(name)

@@ -87,6 +87,8 @@ def row_note(name: str) -> str | None:
 
 def check_name(name: str) -> None:
     """Refuse, before any work, a layer that cannot be found or that only the bench asks for."""
+    if not isinstance(name, str):
+        raise UserError(f"{name} is no name of a layer: give lstm, nac-lag, my_module:MyLayer, ...")
     base = of_lag(name) or name
     if base in BENCH_ONLY or (":" not in base and base not in LAYERS):
         raise unknown_name("model", name, names())

@@ -118,8 +118,7 @@ class Drive:
         """What is not as usual, as plain JSON; of the model the file's name alone, for folders move."""
         usual = vars(Drive())
         changed = {name: value for name, value in vars(self).items() if value != usual[name]}
-        named = {"model": self.model.name} if self.model is not None else {}
-        return {"env": self.env, **plain(changed), **named}
+        return {"env": self.env, **plain(changed), **({"model": self.model.name} if self.model is not None else {})}
 
     @classmethod
     def from_json(cls, about: Mapping[str, Any]) -> Drive:

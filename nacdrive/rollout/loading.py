@@ -49,7 +49,7 @@ def rollout(
 def load_drive(policy: Who, env: World, options: dict[str, Any]) -> tuple[LoadedDrive, DrivingEnv | None, EvalConfig]:
     """What ``nacdrive eval`` drives with these options, the environment where it is open already, the verb's config."""
     opened = None
-    if not isinstance(env, str):
+    if isinstance(env, gymnasium.Env):
         made = type(env)
         known = f"gym:{env.spec.id}" if env.spec is not None else f"{made.__module__}:{made.__qualname__}"
         opened = adapt(env, getattr(env, "name", known))

@@ -134,6 +134,24 @@ def test_a_pause_or_a_clock_that_runs_back_begins_another_drive(tmp_path):
     assert [len(drive) for drive in read_log(folder).drives()] == [3, 3]
 
 
+def test_rows_that_somebody_shuffled_or_doubled_are_one_drive_again(tmp_path):
+    folder = make_log(tmp_path / "log", 12)
+    path = folder / "driving_log.csv"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[::-2], *lines[::2], *lines[:3]]) + "\n")
+    with pytest.warns(UserWarning, match=r"3 rows have the picture of a later one; the rows were not in the order of"):
+        log = read_log(folder)
+    assert [len(drive) for drive in log.drives()] == [12]
+    np.testing.assert_allclose(readings(log), numbers(12), atol=1e-6)
+
+
+def test_a_log_of_other_columns_is_told_which_there_are(tmp_path):
+    path = make_log(tmp_path / "log") / "driving_log.csv"
+    path.write_text("\n".join(line.rpartition(",")[0] for line in path.read_text().splitlines()) + "\n")
+    with pytest.raises(UserError, match=r"A row is center, left, right, steering, throttle, brake, speed; left and"):
+        read_log(path)
+
+
 def test_images_whose_names_tell_no_time_are_taken_at_the_usual_pace(tmp_path):
     folder = make_log(tmp_path / "log")
     path = folder / "driving_log.csv"

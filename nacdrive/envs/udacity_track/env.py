@@ -227,8 +227,7 @@ class UdacityTrackEnv(DrivingEnv):
         finished_lap = info["laps"] > self._before["laps"]
         left_road = info["off_road"] and not self._before["off_road"]
         if lost or truncated:
-            away = self._hit or "left the field"
-            info["ended"] = away if lost else "laps finished" if all_laps else "time is up"
+            info["ended"] = (self._hit or "left the field") if lost else "laps finished" if all_laps else "time is up"
         info["events"] = (
             *("off road",) * left_road,
             *(self._hit,) * info["hit"],

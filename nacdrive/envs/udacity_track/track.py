@@ -90,8 +90,7 @@ class Track:
     @cached_property
     def length(self) -> float:
         """Metres of one lap, along the ground spec."""
-        steps = np.diff(self.line[:, :2], axis=0, append=self.line[:1, :2])
-        return float(np.linalg.norm(steps, axis=1).sum())
+        return float(np.linalg.norm(np.diff(self.line[:, :2], axis=0, append=self.line[:1, :2]), axis=1).sum())
 
     @cached_property
     def left(self) -> Array:
