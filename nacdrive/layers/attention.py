@@ -12,7 +12,7 @@ from torch.nn.functional import elu
 from nacdrive.layers.base import SequenceLayer, split_heads, visible
 from nacdrive.layers.windowed import InputLayer, WindowedLayer
 from nacdrive.nac.streaming import check_state
-from nacdrive.nac.validation import check_heads, check_step, check_times, tracing
+from nacdrive.nac.validation import check_heads, check_step, check_times, check_tokens, tracing
 
 TINY = 1e-6  # keeps quotients finite
 CHUNK = 128  # queries that see each other by a matrix; what came before is one sum
@@ -74,6 +74,7 @@ class MHALayer(SequenceLayer):
         return nn.functional.scaled_dot_product_attention(q, k, v, seen, dropout, is_causal=causal)
 
     def forward(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
+        check_tokens("x", x, self.in_features, self.out.weight)
         if t is not None:
             check_times("t", t, *x.shape[:2])
         if padding is not None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from nacdrive.layers.base import SequenceLayer, last_step, visible
 from nacdrive.layers.registry import build
 from nacdrive.nac.streaming import check_state
-from nacdrive.nac.validation import check_heads, check_times, one_of, require, whole
+from nacdrive.nac.validation import check_heads, check_times, check_tokens, one_of, require, whole
 
 POOLINGS = ("last", "mean", "attention")
 
@@ -194,6 +194,7 @@ class StackLayer(SequenceLayer):
 
     def _embed(self, x: Tensor, t: Tensor | None, padding: Tensor | None, seen: int = 0) -> Tensor:
         """``[B, T, in_features]`` to ``[B, T, d_model]``; without ``t`` the real steps are one gap apart."""
+        check_tokens("x", x, self.in_features, self.embedding.weight)
         if padding is not None:
             x = x.masked_fill(padding.unsqueeze(-1), 0.0)  # not even NaN in padding may matter
         if self.frequencies is not None:

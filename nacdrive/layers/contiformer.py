@@ -171,8 +171,7 @@ class ContiFormerLinearLayer(FlowingAttention):
         for start in range(0, q.shape[2], QUERIES):
             now, past = slice(start, start + QUERIES), slice(0, start + QUERIES)
             exact = (q[:, :, now] * k[:, :, now]).sum(dim=-1)
-            weights = attention(asked[:, :, now], keys[:, :, past], exact, s[:, now], s[:, past])
-            rows.append(weights @ v[:, :, past])
+            rows.append(attention(asked[:, :, now], keys[:, :, past], exact, s[:, now], s[:, past]) @ v[:, :, past])
         y: Tensor = self.out(rotate(torch.cat(rows, dim=2), self.value_rate, s).transpose(1, 2).flatten(2))
         return y
 

@@ -60,8 +60,7 @@ class LTCLayer(WindowedLayer):
                 above, below = (ds_i * (u_i + currents(v, *parameters))).unbind(1)
                 v = torch.addcmul(above, capacity, v) / (capacity + below)
             states.append(v)
-        motor = torch.stack(states, dim=1)[..., : self.d_model]
-        return torch.addcmul(self.output_bias, motor, self.output_weight)
+        return torch.addcmul(self.output_bias, torch.stack(states, dim=1)[..., : self.d_model], self.output_weight)
 
 
 class Synapses(nn.Module):

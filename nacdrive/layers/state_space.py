@@ -48,7 +48,7 @@ class S4Layer(InputLayer):
         return {name: {"lr": 1e-3, "weight_decay": 0.0} for name in ("log_decay", "frequency", "log_delta")}
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
-        if tracing():
+        if tracing() or dt.requires_grad:  # the others give times no gradient
             y = self.recur_real(u, dt)
         else:
             y = self.convolve(u) if bool(((dt - 1).abs() < EVEN).all()) else self.recur(u, dt)
@@ -156,8 +156,7 @@ class DeepStateLayer(WindowedLayer):
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
         rate, gain, readout, offset = self.system(self.lstm(u)[0]).chunk(4, dim=2)
         decay = torch.exp(-nn.functional.softplus(rate) * dt.unsqueeze(-1))
-        driven = gain * self.innovation(u)
-        level = linear_scan(decay.transpose(0, 1), driven.transpose(0, 1)).transpose(0, 1)
+        level = linear_scan(decay.transpose(0, 1), (gain * self.innovation(u)).transpose(0, 1)).transpose(0, 1)
         return torch.addcmul(offset, readout, level)
 
 

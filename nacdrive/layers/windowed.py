@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from nacdrive.layers.base import SequenceLayer, sliding_windows
 from nacdrive.nac.streaming import check_state
-from nacdrive.nac.validation import check_step, check_times
+from nacdrive.nac.validation import check_step, check_times, check_tokens
 
 
 class WindowState(NamedTuple):
@@ -51,6 +51,7 @@ class WindowedLayer(SequenceLayer):
         if torch.is_autocast_enabled(x.device.type):
             with torch.autocast(x.device.type, enabled=False):
                 return WindowedLayer.forward(self, x.to(next(self.parameters(), x).dtype), t, padding)
+        check_tokens("x", x, self.in_features, next(self.parameters(), x))
         B, T, _ = x.shape
         t = None if t is None else check_times("t", t, B, T)
         present = torch.ones((B, T), dtype=torch.bool, device=x.device) if padding is None else ~padding

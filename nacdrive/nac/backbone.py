@@ -49,8 +49,7 @@ class Synapses(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """A single copy as a layer: ``[..., sources]`` to ``[..., targets]``."""
-        bias = None if self.bias is None else self.bias[0]
-        return F.linear(x, self.effective()[0].T, bias)
+        return F.linear(x, self.effective()[0].T, None if self.bias is None else self.bias[0])
 
     def effective(self) -> Tensor:
         """Weights with absent synapses at zero, ``[copies, sources, targets]``."""

@@ -240,8 +240,7 @@ class NACKey(nn.Module):
         y, pairs = self.attend(q, moments, lags, mask.allowed(every))
         phi, omega, rho = gates.unbind(-1)
         of_key = {"k": k, "v": v, "phi": phi, "omega": omega, "rho": rho, **neurons}
-        t_ij = lags.unsqueeze(1).expand_as(pairs["logits"])
-        return y, {"q": q.transpose(1, 2), **of_key, "t": t_ij, **pairs}
+        return y, {"q": q.transpose(1, 2), **of_key, "t": lags.unsqueeze(1).expand_as(pairs["logits"]), **pairs}
 
 
 def _wiring(inputs: int, units: int, motors: int, sparsity: float, seed: int | None) -> Wiring:

@@ -68,5 +68,4 @@ def in_rows(
     step = max(1, SCORES_AT_ONCE // (heads * batch * scores_per_query))
     if step >= queries:
         return choose(q, mask)
-    parts = [choose(q[:, :, i : i + step], mask.rows(i, i + step)) for i in range(0, queries, step)]
-    return torch.cat(parts, dim=2)
+    return torch.cat([choose(q[:, :, i : i + step], mask.rows(i, i + step)) for i in range(0, queries, step)], dim=2)

@@ -131,8 +131,7 @@ def _windowed(q: Tensor, k: Tensor, mask: AttentionMask, window: int, how: Choic
     count = window if in_order else q.shape[2]
     near = packed.mask.part(0, count, window)
     chosen = packed.unpack(_causal(q[:, :, :count], packed.k[:, :, :window], near, how, in_order))
-    head = torch.where(early[:, :count].unsqueeze(-1), chosen, band[:, :, :count])
-    return torch.cat([head, band[:, :, count:]], 2)
+    return torch.cat([torch.where(early[:, :count].unsqueeze(-1), chosen, band[:, :, :count]), band[:, :, count:]], 2)
 
 
 def _causal(q: Tensor, k: Tensor, mask: AttentionMask, how: Choice, in_order: bool) -> Tensor:
@@ -147,8 +146,7 @@ def _causal(q: Tensor, k: Tensor, mask: AttentionMask, how: Choice, in_order: bo
         if result is None:
             parts.append(index)
         else:
-            mine = (mask.position >= first) & (mask.position < end)
-            result = torch.where(mine.unsqueeze(-1), index, result)
+            result = torch.where(((mask.position >= first) & (mask.position < end)).unsqueeze(-1), index, result)
     return torch.cat(parts, 2) if result is None else result
 
 
@@ -161,8 +159,7 @@ def _any_order(q: Tensor, k: Tensor, mask: AttentionMask, how: Choice) -> Tensor
     keys = k.shape[2]
     if mask.padding is None or tracing():
         return _choose(q, k, mask, how, size_of(keys))
-    numbers = torch.arange(1, keys + 1, device=k.device)
-    lengths = torch.where(mask.padding, 0, numbers).amax(1)
+    lengths = torch.where(mask.padding, 0, torch.arange(1, keys + 1, device=k.device)).amax(1)
     result = q.new_full((*q.shape[:3], how.topk), -1, dtype=torch.int64)
     for length in sorted(set(lengths.tolist())):
         if length:
@@ -211,8 +208,7 @@ def _band(q: Tensor, k: Tensor, mask: AttentionMask, window: int, topk: int | No
     def choose(part: Tensor, r: AttentionMask) -> Tensor:
         keys = band(r)
         rows = k[:, torch.arange(k.shape[1], device=k.device).view(-1, 1, 1), keys.clamp(min=0)]
-        scores = (rows @ part.unsqueeze(-1)).squeeze(-1)
-        best = top_k(scores.masked_fill(~r.allowed(keys), -math.inf), topk)
+        best = top_k((rows @ part.unsqueeze(-1)).squeeze(-1).masked_fill(~r.allowed(keys), -math.inf), topk)
         return r.position.unsqueeze(-1) - best
 
     return in_rows(q, mask, window * k.shape[-1], choose)

@@ -101,14 +101,14 @@ def check_step(x: Tensor, t: Tensor | None, batch: int, features: int, weight: T
     if x.ndim != 2 or x.shape[0] != batch:
         raise ValueError(f"x has shape {tuple(x.shape)}; allowed is [{batch}, {features}], as in the state")
     check_tokens("x", x.unsqueeze(1), features, weight)
-    if t is not None and t.shape != (batch,):
-        raise ValueError(f"t has shape {tuple(t.shape)}; allowed is [{batch}] (seconds)")
+    if t is not None and (shape := getattr(t, "shape", ())) != (batch,):
+        raise ValueError(f"t has shape {tuple(shape)}; allowed is [{batch}] (seconds)")
 
 
 def check_times(name: str, t: Tensor, batch: int, steps: int) -> Tensor:
     """Check times in seconds and return them as floating point ``[B, T]``."""
-    if t.shape not in ((steps,), (batch, steps)):
-        raise ValueError(f"{name} has shape {tuple(t.shape)}; allowed is [{steps}] or [{batch}, {steps}] (seconds)")
+    if (shape := getattr(t, "shape", ())) not in ((steps,), (batch, steps)):
+        raise ValueError(f"{name} has shape {tuple(shape)}; allowed is [{steps}] or [{batch}, {steps}] (seconds)")
     if t.dtype == torch.bool or t.is_complex():
         raise ValueError(f"{name} has dtype {t.dtype}; allowed is a real dtype (seconds)")
     return (t if t.is_floating_point() else t.double()).expand(batch, steps)

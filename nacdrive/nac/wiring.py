@@ -217,8 +217,7 @@ def random_wiring(
 def layered_wiring(sensory: Synapses, inter: Synapses, command: Synapses, motor: Synapses) -> Wiring:
     """A wiring from its four blocks: ``[inputs, I]``, ``[I, C]``, ``[C, C]`` and ``[C, motors]``."""
     commands, motors = motor.shape
-    inters = sensory.shape[1]
-    units = inters + commands + motors
+    units = sensory.shape[1] + commands + motors
     adjacency = np.zeros((units, units), dtype=np.int32)
     adjacency[motors + commands :, motors : motors + commands] = inter
     adjacency[motors : motors + commands, motors : motors + commands] = command

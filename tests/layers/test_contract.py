@@ -292,6 +292,23 @@ def test_times_of_another_shape_are_refused_in_one_sentence(name):
 
 
 @torch.no_grad()
+def test_steps_of_another_shape_are_refused_in_one_sentence(name):
+    layer, (x, t) = layer_of(name, T), sequence()
+    for given, words in ((x[0], "has shape"), (x[..., 1:], "has shape"), (x[:0], "has shape"), (x.double(), "dtype")):
+        with pytest.raises(ValueError, match=rf"^(x|query) has {words.removeprefix('has ')}"):
+            layer(given, t[: len(given)])
+
+
+def test_gradients_reach_the_times_of_every_layer_that_feels_them(name):
+    layer, (x, t) = layer_of(name, T), sequence()
+    given = t.clone().requires_grad_()
+    y = layer(x, given)
+    torch.testing.assert_close(y, layer(x, t), rtol=1e-4, atol=1e-5)
+    if layer.time_sense != "none" and name != "contiformer":  # whose backward pass leaves times out
+        y.square().sum().backward()
+        assert given.grad is not None and given.grad.isfinite().all() and bool(given.grad.any())
+
+
 def test_times_may_be_shared_by_the_batch(name):
     layer, (x, t) = layer_of(name, 4), sequence()
     torch.testing.assert_close(layer(x, t[0]), layer(x, t[:1].expand(B, -1)))

@@ -80,6 +80,16 @@ def test_gradients_are_those_of_finite_differences(layer: NACKey) -> None:
     assert torch.autograd.gradcheck(run, given, fast_mode=True)
 
 
+def test_gradients_of_gradients_are_those_of_finite_differences_or_one_sentence() -> None:
+    layer, (x, t) = layer_of(), inputs(1, 5)
+    x = x.requires_grad_()
+    assert torch.autograd.gradgradcheck(lambda x: layer(x, t=t, need_weights=True)[0], [x], fast_mode=True)
+    (grad,) = torch.autograd.grad(layer(x, t=t).square().sum(), x)
+    assert grad.isfinite().all()
+    with pytest.raises(RuntimeError, match="gradients of gradients need need_weights=True"):
+        torch.autograd.grad(layer(x, t=t).square().sum(), x, create_graph=True)
+
+
 @pytest.mark.parametrize("options", FORMS.values(), ids=FORMS)
 def test_every_form_keeps_the_contract(options: dict) -> None:
     contract.check(NACKeyLayer, **options)
@@ -199,6 +209,7 @@ def test_bad_input_is_refused_in_one_sentence() -> None:
         (lambda: layer.init_state(0, 4), "batch_size=0"),
         (lambda: layer.step(x[:1, 0], None, state), "as in the state"),
         (lambda: layer.step(x[:, 0], t, state), "t has shape (2, 11); allowed is [2]"),
+        (lambda: layer.step(x[:, 0], 0.5, state), "t has shape (); allowed is [2]"),
     ):
         with pytest.raises(ValueError, match=re.escape(words)):
             call()

@@ -99,6 +99,8 @@ class KeyAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise RuntimeError("NACKey: gradients of gradients need need_weights=True")
         plan, tensors = ctx.plan, ctx.saved_tensors
         q, k, v, phi, omega, _, gamma = tensors
         sums = [torch.zeros_like(x) for x in tensors]
