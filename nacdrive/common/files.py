@@ -43,6 +43,8 @@ def os_error_sentence(error: BaseException | None) -> str | None:
         return None
     why = WHY[error.errno]
     where = error.filename2 if error.filename2 is not None else error.filename
+    if "temporary directory" in str(error):
+        return "no folder for temporary files can be written: free some space, or name one elsewhere in TMPDIR."
     if where is None:
         return f"{why}." if error.errno in (*FULL, errno.EMFILE, errno.EIO, errno.EFBIG) else None
     return f"cannot use {os.fsdecode(where) if isinstance(where, (str, bytes)) else where}: {why}."

@@ -349,8 +349,9 @@ def _lock(folder: Path) -> IO[str] | None:
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 file.truncate(0)
-                file.write(f"{os.getpid()}\n")
-                file.flush()
+                # It is the lock without it, too, as on a full disk.
+                with suppress(OSError):
+                    os.write(file.fileno(), f"{os.getpid()}\n".encode())
                 return file
         file.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,14 @@ def test_a_file_that_grew_too_large_is_named(tmp_path: Path) -> None:
         raise large
     assert (os_error_sentence(caught.value) or "").startswith(f"cannot use {tmp_path / 'x'}: a file grew too large")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_machine_without_room_for_temporary_files_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/nowhere"])
+    with pytest.raises(FileNotFoundError) as caught:
+        tempfile.gettempdir()
+    assert "TMPDIR" in (os_error_sentence(caught.value) or "")
 
 
 def test_json_round_trip_and_nan_refused(tmp_path: Path) -> None:

@@ -212,6 +212,25 @@ def test_a_folder_of_somebody_else_is_left_as_it_is(tmp_path: Path, flags: dict[
         assert tree(tmp_path) == {"thesis.tex": "precious"}
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no limit of a file's size")
+def test_a_full_disk_is_not_taken_for_another_process(tmp_path: Path) -> None:
+    code = """
+import resource, signal, sys
+from pathlib import Path
+from nacdrive.common.result_folder import release_folders, result_folder
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+for _ in range(2):
+    result_folder(Path(sys.argv[1]))
+    release_folders()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "r")], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_is_read_is_not_replaced_and_another_kind_of_result_is_not_gone_on_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,9 +240,7 @@ def test_what_is_read_is_not_replaced_and_another_kind_of_result_is_not_gone_on_
     for read in (Path("r"), Path("r/old.pt"), "r/run.json"):
         with pytest.raises(UserError, match="is read here, and --overwrite would delete it"):
             result_folder(Path("r"), overwrite=True, reads=(None, "ppo", read))
-    with pytest.raises(
-        UserError, match=r"r holds another kind of result \(no evaluation.json is in it\)"
-    ):
+    with pytest.raises(UserError, match=r"r holds another kind of result \(no evaluation.json is in it\)"):
         result_folder(Path("r"), resume=True, own="evaluation.json")
     release_folders()
     assert tree(tmp_path) == before
