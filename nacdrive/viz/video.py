@@ -77,11 +77,8 @@ class VideoWriter:
         # A session of its own: Ctrl-C is for us, ffmpeg is to finish the file.
         process = subprocess.Popen(
             [ffmpeg(), "-y", "-loglevel", "error", *source.split(), *ENCODING.split(), str(partial)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=self._errors,
-            start_new_session=True,
-        )
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._errors, start_new_session=True,
+        )  # fmt: skip
         self._stack.callback(process.wait)
         self._stack.callback(process.kill)
         return process
@@ -107,8 +104,11 @@ class VideoWriter:
 
     def _failure(self) -> UserError:
         self._errors.seek(0)
-        message = self._errors.read().decode(errors="replace").strip().split("\n")[-1]
-        return UserError(f"ffmpeg could not write {self._target}: {message or 'it ended without a word'}.")
+        rows = self._errors.read().decode(errors="replace").strip().split("\n")
+        if any("No space left" in row for row in rows):
+            # What it says last is only what came of that.
+            return UserError(f"no space left on the disk while writing {self._target}: free some, and film it again.")
+        return UserError(f"ffmpeg could not write {self._target}: {rows[-1] or 'it ended without a word'}.")
 
 
 def ffmpeg() -> str:

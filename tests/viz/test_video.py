@@ -123,6 +123,21 @@ def test_ffmpeg_that_fails_is_reported_in_one_sentence(tmp_path: Path, monkeypat
             film(tick(k % 20))
 
 
+def test_a_full_disk_is_named_and_not_what_ffmpeg_says_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fails = tmp_path / "fails"
+    fails.write_text(
+        "#!/bin/sh\necho 'Could not write header: No space left on device' >&2\necho Nothing >&2\nexit 1\n"
+    )
+    fails.chmod(0o755)
+    monkeypatch.setattr("nacdrive.viz.video.ffmpeg", lambda: str(fails))
+    with (
+        pytest.raises(UserError, match=r"^no space left on the disk while writing .*a\.mp4: free some, and film"),
+        video(tmp_path / "a.mp4", "t", 12.5) as film,
+    ):
+        film(tick(0))
+    assert list(tmp_path.iterdir()) == [fails]
+
+
 def test_other_kinds_of_video_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"\.mp4"), video(tmp_path / "a.avi", "t", 12.5):
         pass
