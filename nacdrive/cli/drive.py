@@ -496,10 +496,10 @@ def recording_text(what: str, recorder: EpisodeRecorder, seed: int | None = None
 def sentence(result: EpisodeResult, metrics: dict[str, float]) -> str:
     """One line about an episode."""
     agreed = "" if result.expert_agreement is None else f", as the expert in {result.expert_agreement:.0%} of decisions"
-    what = f"{result.progress:.1%} of the lap"
+    lap = f", {result.progress:.1%} of the lap" if result.progress else ""  # an own environment may count none
     more = f", {metrics['offset_mean_m']:.2f} m from the middle on average" if "offset_mean_m" in metrics else ""
     line = (
-        f"track {result.seed}: return {result.episode_return:.1f}, {what} in {result.simulated_s:.1f} s{agreed}{more}, "
+        f"track {result.seed}: return {result.episode_return:.1f}{lap} in {result.simulated_s:.1f} s{agreed}{more}, "
         f"decided in {result.decision_ms_median:.1f} ms (slowest 1 %: {result.decision_ms_p99:.1f})"
     )
     if result.failure:

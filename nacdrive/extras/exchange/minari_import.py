@@ -298,7 +298,7 @@ class Reader:
         column, size = self.column(group, name), self.data_set.shapes[camera]
         if not column.shape or column.shape[0] not in (N, N + 1):
             raise ValueError(f"'{name}' has the shape {column.shape} in an episode of {N} steps")
-        encoded = self.data_set.jpeg and min(size) >= SMALLEST_IMAGE
+        encoded = self.data_set.jpeg and min(size) >= SMALLEST_IMAGE and len(column.shape) < 4  # until 0.5.3 pixels
         return list(self.encoded(column, N, size) if encoded else self.pixels(column, N, size))
 
     def encoded(self, column: Any, N: int, size: tuple[int, int]) -> Iterator[bytes]:
