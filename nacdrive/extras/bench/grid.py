@@ -15,7 +15,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.files import result_folder, write_text
 from nacdrive.common.parallel import run_jobs
 from nacdrive.common.paths import shipped
-from nacdrive.common.runs import check_resumable
+from nacdrive.common.runs import RUN, check_resumable
 from nacdrive.datasets.synthetic import GENERATORS, generate, is_synthetic
 from nacdrive.extras.bench.cell import REFERENCES, Cell, Result, cell_folder, compute_cell, failure, lost_process
 from nacdrive.extras.bench.config import TableConfig
@@ -60,7 +60,9 @@ def plan(config: TableConfig, *, claim: bool = True) -> Grid:
     groups, folder, made_up = tasks_by_training(config), config.folder, None
     if claim:
         check_device(config.device)
-        result_folder(folder, overwrite=config.overwrite, resume=config.resume)
+        # Data are made up before there is a record.
+        own = "" if (folder / "made-up").is_dir() else RUN
+        result_folder(folder, overwrite=config.overwrite, resume=config.resume, own=own)
         made_up = folder / "made-up" if config.budget == "smoke" else None
     tasks = dict.fromkeys([*groups, *(task for tested in groups.values() for task in tested)])
     grid = grid_of(config, groups, find_data_dirs(tasks, config.data, made_up))

@@ -181,6 +181,15 @@ def test_a_run_with_other_options_is_not_mixed_in(config):
         plan(config)
 
 
+def test_a_table_does_not_go_on_in_an_evaluation(config):
+    config.folder.mkdir(parents=True, exist_ok=True)
+    for name in (".nacdrive-result", "evaluation.json"):
+        (config.folder / name).write_text('"evaluation.json"\n')
+    with pytest.raises(UserError, match=r"another kind of result \(no run\.json is in it\)"):
+        plan(dataclasses.replace(config, resume=True))
+    assert len(list(config.folder.glob("*.json"))) == 1
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
