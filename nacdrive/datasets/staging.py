@@ -41,7 +41,7 @@ def header_of(meta: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def staged_folder(out: Path, *, overwrite: bool, reads: Path) -> Iterator[Path]:
+def staged_folder(out: Path, *, overwrite: bool, reads: Path | None = None) -> Iterator[Path]:
     """Yield an empty folder whose files become those of ``out`` when the block ends well; else nothing is left."""
     result_folder(out, overwrite=overwrite, reads=(reads,))
     with staged(out) as staging:

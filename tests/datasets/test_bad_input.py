@@ -161,7 +161,7 @@ def test_logs_of_persian_computers(tmp_path: Path) -> None:
 def test_a_log_without_a_sound_row_gives_fitting_advice(tmp_path: Path) -> None:
     folder = make_log(tmp_path / "log", 2)
     (folder / "driving_log.csv").write_text("a,b\nc,d\n")
-    with pytest.raises(UserError, match="Is it a log of the Udacity simulator"):
+    with pytest.raises(UserError, match="A row is center, left, right, steering"):
         read_log(folder)
 
 

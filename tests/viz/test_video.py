@@ -125,9 +125,7 @@ def test_ffmpeg_that_fails_is_reported_in_one_sentence(tmp_path: Path, monkeypat
 
 def test_a_full_disk_is_named_and_not_what_ffmpeg_says_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fails = tmp_path / "fails"
-    fails.write_text(
-        "#!/bin/sh\necho 'no header: No space left on device' >&2\necho Nothing >&2\nexit 1\n"
-    )
+    fails.write_text("#!/bin/sh\necho 'no header: No space left on device' >&2\necho Nothing >&2\nexit 1\n")
     fails.chmod(0o755)
     monkeypatch.setattr("nacdrive.viz.video.ffmpeg", lambda: str(fails))
     with (
