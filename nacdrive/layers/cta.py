@@ -63,7 +63,8 @@ class _AttendingState(torch.autograd.Function):
         for i in range(L):
             asked, carried = torch.mm(z[i], from_state).chunk(2, dim=1)
             torch.add(asked, bq, out=queries[i])
-            alpha = torch.bmm(queries[i].view(len(k), 1, -1), turned_k[:, :, : i + 1]).squeeze(1).softmax(dim=1)
+            logits = torch.bmm(queries[i].view(len(k), 1, -1), turned_k[:, :, : i + 1])
+            alpha = logits.squeeze(1).softmax(dim=1)
             weights[:, i, : i + 1] = alpha
             contexts[i] = torch.bmm(alpha.unsqueeze(1), v[:, : i + 1]).view(N, d)
             torch.addmm(drive[i] + carried, contexts[i], wc.t(), out=targets[i]).tanh_()

@@ -131,7 +131,8 @@ def _windowed(q: Tensor, k: Tensor, mask: AttentionMask, window: int, how: Choic
     count = window if in_order else q.shape[2]
     near = packed.mask.part(0, count, window)
     chosen = packed.unpack(_causal(q[:, :, :count], packed.k[:, :, :window], near, how, in_order))
-    return torch.cat([torch.where(early[:, :count].unsqueeze(-1), chosen, band[:, :, :count]), band[:, :, count:]], 2)
+    head = torch.where(early[:, :count].unsqueeze(-1), chosen, band[:, :, :count])
+    return torch.cat([head, band[:, :, count:]], 2)
 
 
 def _causal(q: Tensor, k: Tensor, mask: AttentionMask, how: Choice, in_order: bool) -> Tensor:
@@ -208,7 +209,8 @@ def _band(q: Tensor, k: Tensor, mask: AttentionMask, window: int, topk: int | No
     def choose(part: Tensor, r: AttentionMask) -> Tensor:
         keys = band(r)
         rows = k[:, torch.arange(k.shape[1], device=k.device).view(-1, 1, 1), keys.clamp(min=0)]
-        best = top_k((rows @ part.unsqueeze(-1)).squeeze(-1).masked_fill(~r.allowed(keys), -math.inf), topk)
+        scores = (rows @ part.unsqueeze(-1)).squeeze(-1)
+        best = top_k(scores.masked_fill(~r.allowed(keys), -math.inf), topk)
         return r.position.unsqueeze(-1) - best
 
     return in_rows(q, mask, window * k.shape[-1], choose)
