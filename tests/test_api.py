@@ -174,13 +174,13 @@ def test_a_driver_needs_no_name_and_an_environment_that_is_made_takes_no_options
 
 
 def test_what_is_given_by_its_name_alone_is_asked_for_by_it(env: DrivingEnv, tmp_path: Path) -> None:
-    for said, call in (
+    for sentence, call in (
         (r"expert object\(\) is no name", lambda: nacdrive.evaluate("constant", env, 1, expert=object())),
         ("no name of an environment", lambda: nacdrive.evaluate("constant", lambda: env, 1)),  # type: ignore[arg-type]
         ("no name of an environment", lambda: nacdrive.record(tmp_path / "own", env, 1)),  # type: ignore[arg-type]
         ("no name of a layer", lambda: nacdrive.load_policy("nac_steady", layer=nacdrive.NAC)),  # type: ignore[arg-type]
     ):
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=sentence):
             call()
 
 
@@ -202,19 +202,22 @@ def test_own_arrays_and_own_dicts_become_a_recording_to_train_on(tmp_path: Path)
 
 def test_wrong_arrays_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     frames = np.zeros((3, 8, 8, 3), np.uint8)
-    for said, columns in (("fit each other", {"steering": np.zeros(2)}), ("did you mean", {"stearing": np.zeros(3)})):
-        with pytest.raises(UserError, match=said):
+    for sentence, columns in (
+        ("fit each other", {"steering": np.zeros(2)}),
+        ("did you mean", {"stearing": np.zeros(3)}),
+    ):
+        with pytest.raises(UserError, match=sentence):
             Recording.from_arrays(frames, np.arange(3), folder=tmp_path / "own", **columns)
     dates = np.array(["2026-01-01", "2026-01-02", "2026-01-03"], dtype="datetime64[ns]")
     straight = {"steering": np.zeros(3)}
-    for said, t_s, columns in (
+    for sentence, t_s, columns in (
         ("does not increase", np.zeros(3), straight),
         ("does not increase in numbers", dates, straight),
         ("nothing says what was driven", np.arange(3), {}),
         ("throttle lies between 0 and 1", np.arange(3), {**straight, "throttle": -np.ones(3)}),
         ("steering lies between -1 and 1", np.arange(3), {"steering": np.full(3, np.nan)}),
     ):
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=sentence):
             Recording.from_arrays(frames, t_s, folder=tmp_path / "own", **columns)
     assert not list(tmp_path.iterdir())
 

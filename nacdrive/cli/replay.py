@@ -12,7 +12,7 @@ from nacdrive.common.options import Page, SaliencyOption, VideoOption
 from nacdrive.common.paths import find_model
 from nacdrive.datasets.options import EpisodeOption, RecordingsOption
 from nacdrive.drivers.options import ModelIfGiven
-from nacdrive.envs.registry import spec_of_source
+from nacdrive.envs.registry import spec_of_source, task_of_source
 from nacdrive.extras.arena.standings import ARENA
 from nacdrive.rollout.results import scores_of_evaluation
 
@@ -98,7 +98,7 @@ def open_run(folder: Path, config: ReplayConfig) -> tuple[ReplaySource, tuple[Wh
         for info in recording.episodes
     ]
     spec = spec_of_source(source)
-    choices, task = (spec.actions, spec.task) if spec is not None else ((), "imitation")
+    choices, task = (spec.actions if spec is not None else ()), task_of_source(source)
     expert = recording.meta.get("expert")
     if config.model is None:
         recorded = ReplaySource(

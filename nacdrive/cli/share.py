@@ -13,7 +13,7 @@ from nacdrive.common.options import Target, TimeLimit
 from nacdrive.common.paths import find_model
 from nacdrive.datasets.options import EpisodeOption, RecordingOption
 from nacdrive.drivers.options import ModelIfGiven
-from nacdrive.envs.registry import CARRACING, spec_of_source
+from nacdrive.envs.registry import CARRACING, task_of_source
 
 USUAL_MODEL = "nac_steady.pt"
 USUAL_S = 60.0
@@ -54,8 +54,7 @@ def playground_of(source: str) -> Callable[[Path], str] | None:
 
 def model_of(config: ShareConfig, source: str) -> Path:
     """File of the policy that looks at the lap."""
-    spec = spec_of_source(source)
-    task = spec.task if spec is not None else "imitation"
+    task = task_of_source(source)
     if config.model is not None:
         return find_model(config.model, task)
     evaluation = config.data / "evaluation.json"

@@ -296,6 +296,12 @@ def start_worker(
     return Worker(process, ours)
 
 
+def lower_priority() -> None:
+    """Let processes that somebody waits for go first, where the system has priorities (Windows has not)."""
+    if hasattr(os, "nice"):
+        os.nice(5)
+
+
 def _run_worker(function: Callable[..., object], pipe: Connection, arguments: tuple[Any, ...]) -> None:
     prepare_worker()
     # The other end has gone or has closed the pipe: there is nobody to work for.

@@ -113,10 +113,9 @@ class Recording:
         return load_episode(self.episodes[index])
 
     def __repr__(self) -> str:
-        steps = sum(info.steps for info in self.episodes)
         return (
             f"Recording({self.folder}: {self.meta['source']}, expert {self.meta['expert']}, {len(self)} episodes, "
-            f"{steps} frames at {self.meta['fps']:g} a second)"
+            f"{sum(info.steps for info in self.episodes)} frames at {self.meta['fps']:g} a second)"
         )
 
 

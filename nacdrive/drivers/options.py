@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import field
 from pathlib import Path
-from types import NoneType
 from typing import Annotated, ClassVar
 
 from annotated_types import Interval
@@ -116,7 +115,7 @@ class Driving(ModelOption, DriverOption, ExpertOption, SpeedOption, Device):
 
 def check_expert(spec: EnvSpec, expert: str | None, also: tuple[str, ...] = (), name: str = "--expert") -> None:
     """Refuse an expert that ``spec`` does not know; files, ``module:Name`` and drivers of no environment pass."""
-    if not isinstance(expert, (str, NoneType)):
+    if not isinstance(expert, str | None):
         raise UserError(f"{name} {type(expert).__name__}() is no name: give that of its class, my_module:MyExpert.")
     if expert is None or ":" in expert or expert in (*spec.experts, *also) or expand_home(expert).is_file():
         return

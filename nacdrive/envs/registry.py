@@ -160,6 +160,11 @@ def spec_of_source(source: str) -> EnvSpec | None:
     return next((spec for spec in map(env_spec, ENVIRONMENTS.names()) if spec.source == source), None)
 
 
+def task_of_source(source: str) -> str:
+    """The task of policies that drive what such recordings are of: ``imitation`` where that is not known here."""
+    return spec.task if (spec := spec_of_source(source)) is not None else "imitation"
+
+
 def action_names(task: str) -> tuple[str, ...]:
     """Names of the actions between which the policies of ``task`` choose; () where that needs code of somebody's."""
     return env_spec(task).actions if ENVIRONMENTS.is_builtin(task) else ()

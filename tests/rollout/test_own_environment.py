@@ -91,7 +91,7 @@ def test_an_own_environment_is_recorded_learnt_driven_for_dagger_and_evaluated(
     assert "of the expert's return" in capsys.readouterr().out
     assert dispatch(["drive", *env, "--model", "run/mha.pt", "--headless", "--episodes", "1"]) == 0
     # It counts no laps, so that nothing is claimed of one.
-    assert " in 2.4 s" in (said := capsys.readouterr().out) and "of the lap" not in said
+    assert " in 2.4 s" in (printed := capsys.readouterr().out) and "of the lap" not in printed
 
     # Whatever looks at a recording with a policy knows that one of imitation belongs to it.
     assert dispatch(["explain", "saliency", "--model", "run/mha.pt", "--data", "r", "--out", "saliency.png"]) == 0

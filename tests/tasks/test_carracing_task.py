@@ -149,14 +149,14 @@ def test_each_sequence_is_moved_by_up_to_three_pixels_alike_in_all_frames_and_it
     monkeypatch.setattr("nacdrive.tasks.carracing.relight", lambda frames, generator: frames.clone())
     new = TASK.augment(batch, torch.Generator().manual_seed(0))["frames"]
     assert torch.equal(new[:, :, 84:], batch["frames"][:, :, 84:])
-    inner, found = new[:, :, 3:81, 3:93], []
+    inner, shifts = new[:, :, 3:81, 3:93], []
     for moved, frames in zip(inner, batch["frames"], strict=True):
-        found += [
+        shifts += [
             (down, right)
             for down, right in itertools.product(range(-3, 4), repeat=2)
             if torch.equal(moved, frames[:, 3 - down : 81 - down, 3 - right : 93 - right])
         ]
-    assert len(found) == 12 and all(len({shift[k] for shift in found}) > 3 for k in (0, 1))
+    assert len(shifts) == 12 and all(len({shift[k] for shift in shifts}) > 3 for k in (0, 1))
 
 
 def test_an_unknown_task_suggests_the_nearest():

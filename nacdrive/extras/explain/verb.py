@@ -12,7 +12,6 @@ from annotated_types import Interval
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import refuse_existing
 from nacdrive.common.options import Options, Target
-from nacdrive.common.paths import find_model
 from nacdrive.datasets.options import EpisodeOption, RecordingOption
 from nacdrive.drivers.options import ModelOption
 
@@ -107,7 +106,7 @@ def wiring(config: WiringConfig) -> tuple[Figure, str]:
     from nacdrive.extras.explain.wiring import wiring_figure
     from nacdrive.models import load_policy
 
-    policy = load_policy(find_model(config.model, "carracing"))
+    policy = load_policy(config.model)
     return wiring_figure(policy, head_of(policy, config)), ""
 
 
@@ -123,14 +122,12 @@ def opened(model: str, data: Path, episode: int = 0) -> tuple[Policy, Recording]
     import torch
 
     from nacdrive.datasets.recording import Recording
-    from nacdrive.envs.registry import spec_of_source
+    from nacdrive.envs.registry import task_of_source
     from nacdrive.models import load_policy
 
     torch.set_num_threads(1)
     recording = Recording.open(data)
-    spec = spec_of_source(str(recording.meta["source"]))
-    task = spec.task if spec is not None else "imitation"
-    policy = load_policy(find_model(model, task), expect_task=task)
+    policy = load_policy(model, expect_task=task_of_source(str(recording.meta["source"])))
     if not 0 <= episode < len(recording):
         raise UserError(f"--episode is {episode}: {data} has episodes 0 to {len(recording) - 1}.")
     return policy, recording

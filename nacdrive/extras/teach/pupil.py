@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import os_error_sentence
+from nacdrive.common.parallel import lower_priority
 from nacdrive.common.statistics import paired_difference
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import from_parquet
@@ -29,7 +29,6 @@ from nacdrive.tasks.driving import truncate
 from nacdrive.training.fit import FitUpdate
 from nacdrive.training.predict import outputs
 
-NICENESS = 5
 JUDGED = 600
 """Frames of the old laps, and of the corrections, on which the policies before and after are compared."""
 PIECES = 24
@@ -108,7 +107,7 @@ def compare(before: NDArray[np.bool_], after: NDArray[np.bool_]) -> tuple[tuple[
 
 def learn_rounds(pipe: Connection, training: TrainConfig) -> None:
     """The other process: of a ``Job`` it sends the shares done, 0 .. 1, then its ``Outcome`` or what is wrong."""
-    getattr(os, "nice", int)(NICENESS)  # not on Windows
+    lower_priority()
     pupil: Pupil | None = None
     while True:
         job = pipe.recv()

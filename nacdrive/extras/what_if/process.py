@@ -7,7 +7,6 @@ is begun anew if it dies. Short questions are answered between two steps of a gh
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,10 +15,9 @@ from threading import Lock, Thread
 from typing import Any
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.parallel import Worker, start_worker
+from nacdrive.common.parallel import Worker, lower_priority, start_worker
 from nacdrive.extras.what_if.what_if import Moment, WhatIf
 
-NICENESS = 5
 MOST_WAITING = 64
 """Questions of all viewers together that are not answered yet."""
 
@@ -135,7 +133,7 @@ class WhatIfProcess:
 
 def answer_questions(pipe: Connection, load: Callable[[], WhatIf]) -> None:
     """The other process: answer until the pipe closes."""
-    getattr(os, "nice", int)(NICENESS)  # not on Windows
+    lower_priority()
     drives: dict[int, Iterator[dict[str, Any]]] = {}
     what_if = load()
     while True:

@@ -12,7 +12,7 @@ from nacdrive.common.paths import find_model
 from nacdrive.datasets.recording import Recording
 from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.envs.base import DrivingEnv
-from nacdrive.envs.registry import EnvSpec, spec_of_source
+from nacdrive.envs.registry import EnvSpec, spec_of_source, task_of_source
 from nacdrive.extras.what_if.process import WhatIfSource
 from nacdrive.extras.what_if.what_if import JPEG_LEVELS, Simulation, WhatIf
 from nacdrive.models import load_policy
@@ -33,8 +33,8 @@ def what_if_of(folder: Path, model: str, policy: Policy) -> WhatIfSource:
 def load_what_if(folder: Path, model: str) -> WhatIf:
     """Called in the process that answers: the policy, and the world of the recording as far as it is told."""
     recording = Recording.open(folder)
-    spec = spec_of_source(str(recording.meta["source"]))
-    task = spec.task if spec is not None else "imitation"
+    source = str(recording.meta["source"])
+    spec, task = spec_of_source(source), task_of_source(source)
     path = find_model(model, task)
     policy = load_policy(path, expect_task=task)
     if spec is None or spec.realtime:

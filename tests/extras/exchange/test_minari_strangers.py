@@ -150,10 +150,10 @@ def test_encoded_pictures_keep_their_bytes_and_small_ones_are_pixels_whatever_is
     folder = strangers_set(tmp_path / "plain", [episode(observations=same)], jpeg_encoding=True)
     import_minari(folder, tmp_path / "again", fps=10.0)
     assert Recording.open(tmp_path / "again").load(0).frames == [encoded[0]] * 3
-    # Minari before 0.5.3 stored pixels and said nothing of it.
+    # Minari before 0.5.3 stored pixels, and its description names no format.
     old = strangers_set(tmp_path / "old", [episode()], jpeg_encoding=None)
-    _, _, (found,) = imported(tmp_path / "pixels", old, fps=10.0)
-    np.testing.assert_array_equal(found.decoded(), frames_of(4)[:3])
+    _, _, (stored,) = imported(tmp_path / "pixels", old, fps=10.0)
+    np.testing.assert_array_equal(stored.decoded(), frames_of(4)[:3])
     folder = strangers_set(tmp_path / "flat", [episode(observations=frames_of(4)[..., 0])], jpeg_encoding=True)
     with pytest.raises(UserError, match="not stored as JPEG, though the data set says so"):
         import_minari(folder, tmp_path / "never", fps=10.0)
