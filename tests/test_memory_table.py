@@ -1,5 +1,6 @@
 """``tools/memory_table.py``: what it compares, with which intervals, and that its events are of the same state."""
 
+import sys
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from nacdrive.envs.camera_noise import CameraNoise
+from nacdrive.layers.registry import LAYERS
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -18,8 +20,16 @@ def tool():
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "tools"))
         import memory_table
-    memory_table.register_layers()
-    return memory_table
+
+        # Its layers are gone again for the tests that come after.
+        patch.setattr(LAYERS, "_registered", {})
+        memory_table.register_layers()
+        yield memory_table
+
+
+@pytest.fixture(scope="module")
+def comparisons(tool):
+    return sys.modules["memory_comparisons"]
 
 
 def line(memory: str, seed: int, points: float) -> dict:
@@ -32,24 +42,24 @@ def line(memory: str, seed: int, points: float) -> dict:
     return about
 
 
-def test_agents_are_paired_by_training_seed_whatever_the_order_of_the_lines(tool):
+def test_agents_are_paired_by_training_seed_whatever_the_order_of_the_lines(comparisons):
     rows = [line("lstm", seed, 500 + 10 * seed) for seed in (0, 1, 2)]
     rows += [line("nac-key", seed, 531 + 11 * (seed - 1) + 10) for seed in (2, 0, 1, 5)]
-    result = tool.compare(rows, "nac-key", "lstm", "laps", "all")
+    result = comparisons.compare(rows, "nac-key", "lstm", "laps", "all")
     assert result["value"] == pytest.approx(31) and result["seeds"] == 3
     # Student's t of three seeds: 31 +- 4.30 * 1 / sqrt(3).
     np.testing.assert_allclose(result["interval95"], [31 - 2.484, 31 + 2.484], atol=1e-3)
-    shown = tool.tables(rows)
+    shown = comparisons.tables(rows)
     assert any(text.startswith("| laps, all | nac-key - lstm | +31 [+29, +33] | 3 |") for text in shown)
     assert any(text.startswith("| events, unequal gaps | nac-key - lstm | +0.31") for text in shown)
-    assert tool.compare(rows[:1] + rows[4:5], "nac-key", "lstm", "laps", "all")["interval95"] is None
+    assert comparisons.compare(rows[:1] + rows[4:5], "nac-key", "lstm", "laps", "all")["interval95"] is None
 
 
-def test_each_arm_less_another_is_bold_where_the_interval_leaves_out_zero(tool):
+def test_each_arm_less_another_is_bold_where_the_interval_leaves_out_zero(comparisons):
     rows = [line("none", seed, 500) for seed in (0, 1, 2)]
     rows += [line("lstm", seed, 531 + 11 * (seed - 1)) for seed in (0, 1, 2)]
     rows += [line("gru", seed, 531 + 50 * (seed - 1)) for seed in (0, 1, 2)] + [line("cfc", 1, 400)]
-    head, _, *arms = tool.less(rows, "none")
+    head, _, *arms = comparisons.less(rows, "none")
     cells = [[part.strip() for part in text.split("|")[1:-1]] for text in (head, *arms)]
     assert cells[0][:2] == ["less `none`", "laps, all"] and cells[0][-2:] == ["unequal gaps", "seeds"]
     assert [row[:2] for row in cells[1:]] == [
@@ -62,9 +72,9 @@ def test_each_arm_less_another_is_bold_where_the_interval_leaves_out_zero(tool):
     ]
 
 
-def test_holm_as_in_his_paper(tool):
-    np.testing.assert_allclose(tool.holm([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02])
-    assert tool.holm([0.9, 0.8]) == [1.0, 1.0]
+def test_holm_as_in_his_paper(comparisons):
+    np.testing.assert_allclose(comparisons.holm([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02])
+    assert comparisons.holm([0.9, 0.8]) == [1.0, 1.0]
 
 
 @pytest.fixture
@@ -113,7 +123,7 @@ def test_all_arms_learn_on_the_same_tracks_through_the_same_cameras(tool, env):
     assert last.stop <= experiment.training.stop and not tracks & {*experiment.validation[:1000], *experiment.test}
     cameras = [tool.draw_camera(np.random.default_rng([track, 5])) for track in range(400)]
     assert 0.6 < np.mean([camera == tool.ALL for camera in cameras]) < 0.9
-    assert max(camera.late for camera in cameras) == tool.UNEQUAL.late
+    assert max(camera.late for camera in cameras) == tool.EVENTS["unequal gaps"][0].late
 
 
 def test_an_arm_learns_and_the_averaged_weights_drive(small, experiment, tmp_path):

@@ -23,6 +23,15 @@ REPEAT = 4
 """Frames for which an action is held."""
 ALL = CameraNoise(blackout=0.06, blackout_steps=4, dropped=0.1)
 UNEQUAL = CameraNoise(dropped=0.5, late=5)
+STRETCH = 12
+EVENTS = {
+    **{f"{steps} black": (CameraNoise(blackout=1.0), steps) for steps in (1, 2, 4, 8)},
+    "30 % lost": (CameraNoise(dropped=0.3), STRETCH),
+    "50 % lost": (CameraNoise(dropped=0.5), STRETCH),
+    "up to 4 late": (CameraNoise(late=4), STRETCH),
+    "unequal gaps": (UNEQUAL, STRETCH),
+}
+"""What happens to the camera, and for how many decisions."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,7 +33,8 @@ from typing import Any, SupportsFloat, TypeVar
 import cv2
 import numpy as np
 import torch
-from memory_experiments import ALL, CARRACING, EXPERIMENTS, REPEAT, UDACITY, UNEQUAL, Experiment
+from memory_comparisons import less, score, tables
+from memory_experiments import ALL, CARRACING, EVENTS, EXPERIMENTS, REPEAT, STRETCH, UDACITY, Experiment
 from numpy.typing import NDArray
 from roads_curve import read
 from torch import Tensor, nn
@@ -42,7 +43,6 @@ from torch.nn import functional as F
 from nacdrive.common.action import Action
 from nacdrive.common.parallel import run_jobs
 from nacdrive.common.runs import seed_everything
-from nacdrive.common.statistics import LEVEL, summary
 from nacdrive.common.tensor_file import read_tensor_file, write_tensor_file
 from nacdrive.common.units import MPS_PER_MPH
 from nacdrive.drivers import load_expert
@@ -130,21 +130,9 @@ ARMS = {
     "nac-steady": Arm("published-nac", {"mode": "steady"}),
     "nac-key-all-keys": Arm("nac-key", {**KEY, "topk": None}),
 }
-OURS, RIVALS = "nac-key", ("lstm", "gru", "cfc", "stack", "hold", "nac-key-no-circuit")
-PRIMARY = (("laps", "all"), ("events", "unequal gaps"))
-"""Registered: nac-key minus each of its rivals, on these."""
 DRAWN, WORST = 0.25, CameraNoise(blackout=0.06, blackout_steps=8, dropped=0.5, late=5)
 """Share of the drives that are learnt from whose camera is drawn, each disturbance at most as strong as here; that of
 the others is ``ALL``."""
-STRETCH = 12
-EVENTS = {
-    **{f"{steps} black": (CameraNoise(blackout=1.0), steps) for steps in (1, 2, 4, 8)},
-    "30 % lost": (CameraNoise(dropped=0.3), STRETCH),
-    "50 % lost": (CameraNoise(dropped=0.5), STRETCH),
-    "up to 4 late": (CameraNoise(late=4), STRETCH),
-    "unequal gaps": (UNEQUAL, STRETCH),
-}
-"""What happens to the camera, and for how many decisions."""
 SECOND = 13
 """Decisions after which the twins are compared."""
 PLACES = 64
@@ -691,108 +679,9 @@ def measured(job: tuple[str, Path, str, int, bool]) -> dict[str, Any]:
     return {**row, "judged_s": round(time.process_time() - began)}
 
 
-def score(row: dict[str, Any], what: str, name: str) -> float:
-    """An agent's mean return of laps, or its mean metres of an event, the lower the better."""
-    return float(np.mean(row[what][name]))
-
-
-def by_seed(rows: Sequence[dict[str, Any]], memory: str, what: str, name: str) -> dict[int, float]:
-    """Training seed -> score."""
-    return {row["seed"]: score(row, what, name) for row in rows if row["memory"] == memory}
-
-
-def compare(rows: Sequence[dict[str, Any]], ours: str, theirs: str, what: str, name: str) -> dict[str, Any]:
-    """Mean difference over the training seeds that both have, Student's 95 % interval and p; None for one seed."""
-    from scipy.stats import t
-
-    a, b = by_seed(rows, ours, what, name), by_seed(rows, theirs, what, name)
-    seeds = sorted(a.keys() & b.keys())
-    differences = np.array([a[seed] - b[seed] for seed in seeds])
-    result: dict[str, Any] = {"value": float(differences.mean()), "seeds": len(seeds), "interval95": None, "p": None}
-    if len(seeds) > 1:
-        error = max(float(differences.std(ddof=1)) / math.sqrt(len(seeds)), 1e-12)
-        half = float(t.ppf(1 - (1 - LEVEL) / 2, len(seeds) - 1)) * error
-        result["interval95"] = [result["value"] - half, result["value"] + half]
-        result["p"] = float(2 * t.sf(abs(result["value"]) / error, len(seeds) - 1))
-    return result
-
-
-def holm(values: Sequence[float]) -> list[float]:
-    """p values after Holm (1979)."""
-    adjusted, largest = [0.0] * len(values), 0.0
-    for rank, k in enumerate(np.argsort(values)):
-        largest = max(largest, min(1.0, (len(values) - rank) * values[k]))
-        adjusted[k] = largest
-    return adjusted
-
-
-def primary(rows: Sequence[dict[str, Any]], experiment: Experiment = CARRACING) -> Iterator[str]:
-    """The registered comparisons, as Markdown."""
-    there = {row["memory"] for row in rows}
-    pairs = [(*where, rival) for where in PRIMARY for rival in RIVALS if {OURS, rival} <= there]
-    results = [compare(rows, OURS, rival, what, name) for what, name, rival in pairs]
-    known = [result["p"] for result in results]
-    adjusted = holm(known) if known and None not in known else [None] * len(known)
-    yield from ("| on | difference | mean [95 % over training seeds] | seeds | p | p after Holm |", "|---" * 6 + "|")
-    for (what, name, rival), result, p in zip(pairs, results, adjusted, strict=True):
-        shown = "| - | - |" if p is None else f"| {result['p']:.3g} | {p:.3g} |"
-        yield f"| {what}, {name} | {OURS} - {rival} | {between(result, what, experiment)} | {result['seeds']} {shown}"
-
-
-def between(result: dict[str, Any], what: str, experiment: Experiment) -> str:
-    """A difference with its interval."""
-    places = experiment.decimals(what)
-    if result["interval95"] is None:
-        return f"{result['value']:+{places}}"
-    low, high = result["interval95"]
-    return f"{result['value']:+{places}} [{low:+{places}}, {high:+{places}}]"
-
-
-def tables(rows: Sequence[dict[str, Any]], experiment: Experiment = CARRACING) -> list[str]:
-    """Markdown: the registered comparisons, then every arm's score: mean and standard deviation over seeds."""
-    names = [name for name in ARMS if any(row["memory"] == name for row in rows)]
-    lines = [*primary(rows, experiment), ""]
-    for what, columns in (("laps", list(experiment.laps)), ("events", list(EVENTS))):
-        lines += [
-            f"| {what} | {' | '.join(columns)} | seeds | parameters | seconds |",
-            "|---" * (len(columns) + 4) + "|",
-        ]
-        for name in names:
-            of = [row for row in rows if row["memory"] == name]
-            cells = []
-            for column in columns:
-                values = summary([score(row, what, column) for row in of])
-                places = experiment.decimals(what)
-                spread = "" if values["std"] is None else f" +- {values['std']:{places}}"
-                cells.append(f"{values['mean']:{places}}{spread}")
-            seconds = np.mean([row["seconds"] for row in of])
-            lines += [f"| {name} | {' | '.join(cells)} | {len(of)} | {of[0]['parameters']:,} | {seconds:.0f} |"]
-        lines += [""]
-    return lines
-
-
-def less(rows: Sequence[dict[str, Any]], theirs: str, experiment: Experiment = CARRACING) -> Iterator[str]:
-    """Markdown: each arm less ``theirs`` on everything that is judged, bold where the interval leaves out zero; as many
-    comparisons as cells, without a correction for that.
-    """
-    there = {row["memory"] for row in rows}
-    columns = [("laps", name) for name in experiment.laps] + [("events", name) for name in EVENTS]
-    heads = [f"{what}, {name}" if what == "laps" else name for what, name in columns]
-    yield from (f"| less `{theirs}` | {' | '.join(heads)} | seeds |", "|---" * (len(columns) + 2) + "|")
-    for ours in [name for name in ARMS if name in there - {theirs}]:
-        results = [compare(rows, ours, theirs, what, name) for what, name in columns]
-        cells = [cell(result, what, experiment) for (what, _), result in zip(columns, results, strict=True)]
-        yield f"| {ours} | {' | '.join(cells)} | {results[0]['seeds']} |"
-
-
-def cell(result: dict[str, Any], what: str, experiment: Experiment) -> str:
-    """A difference with its interval, bold where that leaves out zero."""
-    places, interval = experiment.decimals(what), result["interval95"]
-    mean = f"{result['value']:+{places}}"
-    if interval is None:
-        return mean
-    low, high = interval
-    return f"{mean if low <= 0 <= high else f'**{mean}**'} [{low:{places}}, {high:{places}}]"
+def ordered(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows in the order of ``ARMS``."""
+    return sorted(rows, key=lambda row: list(ARMS).index(row["memory"]))
 
 
 def main() -> None:
@@ -812,7 +701,7 @@ def main() -> None:
     results = options.results or Path("docs/results/table", experiment.results)
     results = out / "validation.jsonl" if options.validate else results
     if options.less is not None:
-        print("\n".join(less(read(results), options.less, experiment)))
+        print("\n".join(less(ordered(read(results)), options.less, experiment)))
         return
     there = {(row["memory"], row["seed"]) for row in read(results)}
     cells = [(name, seed) for seed in options.seeds for name in options.memories]
@@ -823,7 +712,7 @@ def main() -> None:
         shown = ", ".join(f"{lap} {score(row, 'laps', lap):{experiment.decimals('laps')}}" for lap in experiment.laps)
         shown += "; " + ", ".join(f"{event} {score(row, 'events', event):.2f}" for event in EVENTS)
         print(f"{row['memory']}, seed {row['seed']}, {row['seconds']} + {row['judged_s']} s: {shown}", flush=True)
-    print("\n".join(tables(read(results), experiment)))
+    print("\n".join(tables(ordered(read(results)), experiment)))
 
 
 if __name__ == "__main__":
