@@ -6,20 +6,17 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
 
 from nacdrive.common.errors import instead_of, quoted
-from nacdrive.common.files import open_log, result_folder
-from nacdrive.common.result_folder import note_own, partial_path
 from nacdrive.common.units import MPH_PER_MPS
 from nacdrive.datasets.episode import Episode, unknown_columns
 from nacdrive.datasets.episode_file import JPEG
 from nacdrive.datasets.images import decode_image, encode_jpeg
 from nacdrive.datasets.recording import Recording
-from nacdrive.datasets.staging import Converted, write_recording
+from nacdrive.datasets.staging import Converted, staged_folder, write_recording
 from nacdrive.datasets.udacity_log import IMAGES, LOG, LogRow, UdacityLog, read_log
 
 CAMERAS = ("center", "left", "right")
@@ -27,17 +24,12 @@ DRIVEN = ("steering", "throttle", "brake", "speed_mps")
 
 
 class UdacityLogWriter:
-    """Appends rows to a log; a crash at any moment loses the row in progress and nothing else.
+    """Writes rows of a log into an empty folder, with paths relative to it (``IMG/...``), so that it can be moved."""
 
-    Images come first, each renamed into place when it is whole, then the row in one write: a row in the log always
-    has its images. Paths are relative to the log (``IMG/...``), so that the folder can be moved.
-    """
-
-    def __init__(self, folder: Path | str, *, overwrite: bool = False) -> None:
-        self.folder = result_folder(Path(folder), overwrite=overwrite)
-        note_own(self.folder / IMAGES)
-        (self.folder / IMAGES).mkdir(exist_ok=True)
-        self._log = open_log(self.folder / LOG)
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / IMAGES).mkdir()
+        self._log = (folder / LOG).open("x", encoding="utf-8", newline="")
 
     def add(
         self,
@@ -53,17 +45,10 @@ class UdacityLogWriter:
         stamp = f"{taken:%Y_%m_%d_%H_%M_%S}_{taken.microsecond // 1000:03d}"
         names = [f"{IMAGES}/{camera}_{stamp}.jpg" if data else "" for camera, data in zip(CAMERAS, images, strict=True)]
         numbers = (steering, throttle, brake, speed_mps * MPH_PER_MPS)
-        before = f"{self.folder / LOG} cannot be written ("
-        with quoted(before, "): free some space.", OSError, say=attrgetter("strerror")):
-            for name, data in zip(names, images, strict=True):
-                if data:
-                    # Not synced to the disk: three times a row that would be felt while driving.
-                    note_own(self.folder / name)
-                    partial = partial_path(self.folder / name)
-                    partial.write_bytes(data)
-                    partial.replace(self.folder / name)
-            self._log.write(",".join([*names, *map(plain_number, numbers)]) + "\n")
-            self._log.flush()
+        for name, data in zip(names, images, strict=True):
+            if data:
+                (self.folder / name).write_bytes(data)
+        self._log.write(",".join([*names, *map(plain_number, numbers)]) + "\n")
 
     def close(self) -> None:
         self._log.close()
@@ -148,7 +133,7 @@ def export_log(
     began = [began_of(recording.load(index)) or hour for index, hour in enumerate(hours)]
     # Images are named by the time: drives of one time would overwrite each other's.
     began = began if len(set(began)) == len(began) else hours
-    with closing(UdacityLogWriter(out, overwrite=overwrite)) as writer:
+    with staged_folder(out, overwrite=overwrite, reads=folder) as staging, closing(UdacityLogWriter(staging)) as writer:
         for index in range(len(recording)):
             episode = recording.load(index)
             write_episode(writer, episode, began[index])

@@ -1,5 +1,7 @@
 """Logs of the real simulator are read with all their quirks, written in its layout, and survive the way round."""
 
+import subprocess
+import sys
 import warnings
 from contextlib import closing
 from datetime import datetime
@@ -37,6 +39,11 @@ def read(folder):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         return read_log(folder)
+
+
+def empty(folder):
+    folder.mkdir()
+    return folder
 
 
 def readings(log):
@@ -167,7 +174,7 @@ def test_images_whose_names_tell_no_time_are_taken_at_the_usual_pace(tmp_path):
 
 def test_what_the_writer_wrote_is_read_again(tmp_path):
     image, taken = b"\xff\xd8 some jpeg", datetime(2026, 1, 2, 3, 4, 5, 678_000)
-    with closing(UdacityLogWriter(tmp_path / "log")) as writer:
+    with closing(UdacityLogWriter(empty(tmp_path / "log"))) as writer:
         writer.add((image, image, image), taken, steering=-0.25, throttle=7.9e-5, brake=0.0, speed_mps=10.0)
         writer.add((image, None, None), taken.replace(second=6), steering=1.0, throttle=0.0, brake=0.5, speed_mps=0.0)
     text = (tmp_path / "log" / "driving_log.csv").read_text()
@@ -177,16 +184,22 @@ def test_what_the_writer_wrote_is_read_again(tmp_path):
     assert (log.rows[1].left, log.rows[0].center.read_bytes()) == (None, image)
 
 
-def test_a_crash_within_a_row_costs_that_row_alone(tmp_path):
-    folder = tmp_path / "log"
+def test_a_row_that_was_cut_short_costs_that_row_alone(tmp_path):
+    folder = empty(tmp_path / "log")
     with closing(UdacityLogWriter(folder)) as writer:
         writer.add((b"a", None, None), datetime(2026, 1, 1), steering=0.5, throttle=0, brake=0, speed_mps=1.0)
     with (folder / "driving_log.csv").open("a") as log:
         log.write("IMG/center_2026")
-    with pytest.raises(UserError, match="--resume"):
-        UdacityLogWriter(folder)
     with pytest.warns(UserWarning, match="the last line is cut short"):
         assert [row.steering for row in read_log(folder).rows] == [0.5]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no limits of a process")
+def test_a_log_that_cannot_be_written_to_its_end_is_not_there(tmp_path):
+    folder = drive_of_own(tmp_path / "recording")
+    command = "ulimit -f 1; exec \"$0\" -m nacdrive recordings export --data recording --to udacity --out log"
+    done = subprocess.run(["bash", "-c", command, sys.executable], cwd=folder.parent, capture_output=True, text=True)
+    assert (done.returncode, "too large" in done.stderr, (tmp_path / "log").exists()) == (2, True, False), done.stderr
 
 
 def test_a_log_survives_being_a_recording_byte_for_byte(tmp_path):
@@ -376,7 +389,7 @@ def test_numbers_are_written_as_dotnet_writes_them(value, text):
 
 def test_rows_are_written_with_their_pictures_and_miles_per_hour(tmp_path):
     taken = datetime(2020, 1, 2, 3, 4, 5, 67_999)
-    with closing(UdacityLogWriter(tmp_path / "log")) as writer:
+    with closing(UdacityLogWriter(empty(tmp_path / "log"))) as writer:
         writer.add((b"c", None, b"r"), taken, steering=-0.5, throttle=0.25, brake=0.0, speed_mps=10.0)
     line = (tmp_path / "log" / "driving_log.csv").read_text()
     stamp = "2020_01_02_03_04_05_067"
