@@ -209,6 +209,8 @@ def split(records: Sequence[dict[str, Any]], pause_s: float) -> list[list[dict[s
         if steering is None or pedals is None or record.get(IMAGE) is None:
             continue
         record |= {"steering": steering, "pedals": pedals}
+        if missing := [name for name in ("_session_id", "_timestamp_ms") if name not in record]:
+            raise UserError(f"record {record['place']} has no {missing[0]}, which tells when it was driven: add it.")
         session, taken, place = record["_session_id"], record["_timestamp_ms"], record["place"]
         if last is None or last[0] != session or taken - last[1] > 1000 * pause_s or last[2] + 1 != place:
             drives.append([])

@@ -157,7 +157,8 @@ def test_a_record_that_was_cut_short_is_left_out_and_times_that_stand_still_are_
         ({"cam/image_array": "../../secret.jpg"}, "names the picture '../../secret.jpg'"),
         ({"cam/image_array": "gone.jpg"}, "images/gone.jpg is missing"),
         ({"cam/image_array": 7}, "is damaged"),
-        ({"_session_id": None}, "is damaged .KeyError: '_session_id'"),
+        ({"_session_id": None}, "record 2 has no _session_id, which tells when"),
+        ({"_timestamp_ms": None}, "record 2 has no _timestamp_ms, which tells when"),
         ({"_timestamp_ms": "noon"}, "is damaged .TypeError"),
     ],
 )
