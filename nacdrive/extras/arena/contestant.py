@@ -131,6 +131,15 @@ class Handicap(Override):
         return replace(nearest_action(self._env, replace(action, throttle=0.0)), logits=action.logits)
 
 
+def whole_drives(recording: Recording) -> list[int]:
+    """Numbers of a recording's drives, without attempts that were started over: another on their track is whole."""
+    seeds = [info.seed for info in recording.episodes]
+    several = [i for i, seed in enumerate(seeds) if seeds.count(seed) > 1]
+    cut = {i for i in several if recording.load(i).meta.get("ended") == "interrupted"}
+    whole = {seeds[i] for i in several if i not in cut}
+    return [i for i, seed in enumerate(seeds) if i not in cut or seed not in whole]
+
+
 class Ghost(Rerun):
     """Does what was done in a recording; its drive ends with that."""
 
@@ -138,7 +147,7 @@ class Ghost(Rerun):
 
     def __init__(self, recording: Recording, spec: EnvSpec) -> None:
         super().__init__(())
-        self._recording, self._first = recording, 0
+        self._recording, self._drives, self._first = recording, whole_drives(recording), 0
         first, rate = recording.load(0), spec.frames_per_second
         repeat = round(rate / recording.meta["fps"]) if rate is not None else None
         self.needs = Needs(continuous=bool((first.choice < 0).all()), repeat=repeat, any_pace=True)
@@ -146,8 +155,8 @@ class Ghost(Rerun):
     def take(self, seed: int, number: int) -> None:
         """Drive next what episode ``number`` of the arena has of its recording; number 0 is its first of ``seed``."""
         if number == 0:
-            self._first = [info.seed for info in self._recording.episodes].index(seed)
-        episode = self._recording.load(self._first + number)
+            self._first = [self._recording.episodes[i].seed for i in self._drives].index(seed)
+        episode = self._recording.load(self._drives[self._first + number])
         self.actions, self._speeds = driven_actions(episode), episode.speed_mps
         self.needs = replace(self.needs, between_frames=episode.between_frames is not None)
 

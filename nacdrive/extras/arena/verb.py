@@ -27,7 +27,7 @@ from nacdrive.envs.registry import env_spec
 from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.envs.world import World
 from nacdrive.extras.arena.arena import Arena, Audience
-from nacdrive.extras.arena.contestant import Contestant
+from nacdrive.extras.arena.contestant import Contestant, whole_drives
 from nacdrive.extras.arena.standings import ARENA, ranking, totals, totals_table, track_table
 from nacdrive.rollout.drive import Drive
 from nacdrive.rollout.recorder import EpisodeRecorder
@@ -161,14 +161,15 @@ class ArenaConfig(
         if self.ghost is None:
             named = self.spec.honours("track")
             return [(seed, self.spec.track_of(self.track, seed) if named else "") for seed in seeds]
-        kept = [info.seed for info in self.recording.episodes]
+        drives = whole_drives(self.recording)
+        kept = [self.recording.episodes[i].seed for i in drives]
         if self.seed not in kept and self.seed != POLICY_TEST.start:
             raise UserError(f"there is no track {self.seed} in {self.ghost}: give --seed {kept[0]}, or leave it out.")
         first = kept.index(self.seed) if self.seed in kept else 0
         if first + self.episodes > len(kept):
             raise UserError(f"--episodes is {self.episodes}, and --ghost has {len(kept) - first} from there on.")
         numbers = range(first, first + self.episodes)
-        return [(kept[i], str(self.recording.load(i).meta.get("track") or "")) for i in numbers]
+        return [(kept[i], str(self.recording.load(drives[i]).meta.get("track") or "")) for i in numbers]
 
 
 def own_name(driver: str) -> str:

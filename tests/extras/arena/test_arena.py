@@ -161,6 +161,18 @@ def test_of_two_drives_on_one_track_a_ghost_drives_each_in_its_turn(tmp_path: Pa
     assert lengths == [info.steps for info in recording.episodes[1:]] and sorted(lengths) == [4, 5]
 
 
+def test_a_ghost_does_not_drive_an_attempt_that_was_started_over(tmp_path: Path) -> None:
+    writer = begin(tmp_path / "recording")
+    for seed, steps, ended in ((3, 4, "interrupted"), (3, 5, "lap"), (3, 6, "interrupted"), (4, 7, "interrupted")):
+        writer.add(replace(make_episode(seed, steps), meta={"ended": ended}))
+    ghost = contestants.Ghost(Recording.open(tmp_path / "recording"), env_spec("carracing"))
+    lengths = []
+    for seed, number in ((3, 0), (4, 1)):
+        ghost.take(seed, number)
+        lengths.append(len(ghost.actions))
+    assert lengths == [5, 7]
+
+
 def test_what_a_person_did_is_an_event_of_their_own_drive_alone() -> None:
     control, audience, options = HumanControl(), Audience(), {**OPTIONS, "max_frames": 12}
     person = Contestant("person", Drive(driver="keyboard", options=options))
