@@ -63,7 +63,7 @@ def result_folder(
 
     Raises:
         UserError: if the folder holds a result and neither is given, or both are, or it is to be resumed without the
-            file ``own``, which each of its kind begins with; if it holds anything that nacdrive did not make; if
+            file or folder ``own`` that its kind begins with; if it holds anything that nacdrive did not make; if
             another process writes into it; if it is never overwritten, or holds one of ``reads`` (texts: if files).
     """
     if overwrite and resume:
@@ -82,7 +82,7 @@ def result_folder(
             raise UserError(f"{path} holds a recording, or files that nacdrive did not make: give another --out.")
         if full and not overwrite and not resume:
             raise UserError(f"{path} already holds a result: give --resume, --overwrite, or another --out.")
-        if full and resume and own and not (path / own).is_file():
+        if full and resume and own and not (path / own).exists():
             raise UserError(f"{path} holds another kind of result (no {own} is in it): give another --out.")
         if full and overwrite:
             refuse_special_place(path)

@@ -8,6 +8,7 @@ import pytest
 
 from nacdrive.cli.main import dispatch
 from nacdrive.common.errors import UserError
+from nacdrive.common.files import result_folder, write_json
 
 
 @pytest.mark.nightly
@@ -52,6 +53,13 @@ def test_mistakes_are_found_before_anything_is_made(
     with pytest.raises(UserError, match=re.escape(said)):
         dispatch(["demo", "--headless", *options])
     assert not list(tmp_path.iterdir())
+
+
+def test_another_kind_of_result_gets_no_demo_into_it(tmp_path: Path) -> None:
+    write_json(result_folder(tmp_path / "eval") / "evaluation.json", {})
+    with pytest.raises(UserError, match=r"holds another kind of result \(no recording is in it\)"):
+        dispatch(["demo", "--headless", "--out", str(tmp_path / "eval")])
+    assert not (tmp_path / "eval/recording").exists()
 
 
 def test_a_port_in_use_is_found_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
