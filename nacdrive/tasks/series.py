@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nacdrive.common.errors import UserError
 from nacdrive.models.series import SeriesConfig, SeriesNetwork, layer_options, save_series
 from nacdrive.tasks.base import Metric, Task
 from nacdrive.tasks.sample import Batch, Sample
@@ -51,7 +52,9 @@ class SeriesTask(Task):
     def network(self, model: str, train: Sequence[Sample], **options: Any) -> SeriesNetwork:
         """See ``Task.network``; under ``paper`` the data are scaled already, and the layer is given no time."""
         paper = self.protocol == "paper"
-        width = train[0].fields["x"].shape[1]
+        if (x := train[0].fields["x"]).ndim != 2:
+            raise UserError(f"x of {train[0].name} has the shape {tuple(x.shape)}: give [steps, features].")
+        width = x.shape[1]
         mean, std = ((0.0,) * width, (1.0,) * width) if paper else scale_of(train)
         config = SeriesConfig(
             task=self.name, protocol=self.protocol, model=model, channels_in=width, outputs=self.outputs,

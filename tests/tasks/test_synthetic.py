@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from nacdrive.common.errors import UserError
 from nacdrive.extras.bench.config import TableConfig
 from nacdrive.extras.bench.grid import compute, plan
 from nacdrive.tasks import TASKS, load_task
 from nacdrive.tasks.base import Size, Task
+from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.synthetic import MOST_BITS, SYMBOLS, TAU_S, part_of
 from nacdrive.training.config import FitConfig
 from nacdrive.training.fit import fit
@@ -102,6 +104,12 @@ def test_attention_learns_recall_and_a_constant_does_not(tmp_path):
     assert task.score(task.name, outputs(network, task, test, batch=256), test)["r2"] > 0.9
     constant = task.references(task.name, fold.train, test)["mean of the training part"]
     assert abs(task.score(task.name, constant, test)["r2"]) < 0.05
+
+
+def test_a_series_without_an_axis_of_features_is_named():
+    series = Sample("the first", {"x": torch.zeros(5), "t": torch.arange(5.0)})
+    with pytest.raises(UserError, match=r"x of the first has the shape \(5,\): give \[steps, features\]"):
+        load_task("synthetic-decay").network("gru", [series])
 
 
 def test_the_bench_trains_them_without_any_folder_of_data(tmp_path):
