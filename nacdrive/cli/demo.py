@@ -77,8 +77,7 @@ def run(config: DemoConfig) -> int:
     began = time.perf_counter()
     recording, training, driving = stages(config)
     check(config, training)
-    own = recording.folder.name
-    result_folder(config.out, overwrite=config.overwrite, resume=not config.overwrite, own=own)
+    result_folder(config.out, overwrite=config.overwrite, resume=not config.overwrite, own=recording.folder.name)
     driving = replace(driving, page_port=record_and_train(config, recording, training))
 
     print(f"\n[3/3] it drives track {config.seed}, which it has never seen", flush=True)
