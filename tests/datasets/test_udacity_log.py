@@ -197,7 +197,7 @@ def test_a_row_that_was_cut_short_costs_that_row_alone(tmp_path):
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no limits of a process")
 def test_a_log_that_cannot_be_written_to_its_end_is_not_there(tmp_path):
     folder = drive_of_own(tmp_path / "recording")
-    command = "ulimit -f 1; exec \"$0\" -m nacdrive recordings export --data recording --to udacity --out log"
+    command = 'ulimit -f 1; exec "$0" -m nacdrive recordings export --data recording --to udacity --out log'
     done = subprocess.run(["bash", "-c", command, sys.executable], cwd=folder.parent, capture_output=True, text=True)
     assert (done.returncode, "too large" in done.stderr, (tmp_path / "log").exists()) == (2, True, False), done.stderr
 
