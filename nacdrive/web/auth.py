@@ -53,7 +53,7 @@ class AccessControl:
             return None
         if (session := self._trade(request.args.get("token", ""))) is None:
             abort(403, "Open the address with the one-time token that nacdrive printed.")
-        answer = redirect("/")
+        answer = redirect("./")
         # Strict would keep it from the redirect of a link that stands on another site.
         answer.set_cookie(cookie, session, httponly=True, samesite="Lax")
         return answer  # type: ignore[return-value]

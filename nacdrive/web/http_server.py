@@ -67,7 +67,7 @@ def base_app(access: AccessControl, mode: str, cards: Sequence[Card]) -> Flask:
         page = (www / "index.html").read_text(encoding="utf-8")
         other = "one" if mode == "several" else "several"
         page = re.sub(f'<template id="{other}">.*?</template>\n', "", page, flags=re.DOTALL)
-        early = "" if mode == "replay" else '<script src="/js/first_stream.js"></script>\n  '
+        early = "" if mode == "replay" else '<script src="js/first_stream.js"></script>\n  '
         return Response(page.replace("<script ", f"{early}<script ", 1), mimetype="text/html")
 
     @app.get("/page.css")
@@ -83,7 +83,7 @@ def base_app(access: AccessControl, mode: str, cards: Sequence[Card]) -> Flask:
         core: set[Path] = set()
         bundle(www / "js" / f"{mode}.js", core)
         card = folders.get(name, www) / "card.js"
-        return text(bundle(card, core, "/page.js"), "text/javascript") if card.is_file() else abort(404)
+        return text(bundle(card, core, "../../page.js"), "text/javascript") if card.is_file() else abort(404)
 
     @app.get("/<path:name>")
     def file(name: str) -> Response:

@@ -125,8 +125,8 @@ def test_the_first_decision_waits_for_four_files_that_the_page_names_and_for_les
             server.publish(make_tick(step, neurons=neurons))
         answers = {"/": get(server, "/")[1]}
         names = re.findall(r' (?:src|href)="([^"]+)"', gzip.decompress(answers["/"]).decode())
-        assert set(names) == {"/page.css", "/js/first_stream.js", "/page.js", "/icon.svg"}
-        answers |= {name: get(server, name)[1] for name in names}
+        assert set(names) == {"page.css", "js/first_stream.js", "page.js", "icon.svg"}
+        answers |= {name: get(server, f"/{name}")[1] for name in names}
         viewer = join(server)
         stream = [viewer.receive(120) for _ in range(2)]
     assert sum(map(len, [*answers.values(), *stream])) < 80_000

@@ -39,7 +39,8 @@ export class Cards {
   // Modules that are here already stay as they are.
   async load(names) {
     const fresh = [...names].filter((name) => !this.parts.has(name));
-    const modules = await Promise.all(fresh.map((name) => import(`/cards/${name}/card.js`)));
+    // By the page's address, not by this module's: a proxy may put a path before all of them.
+    const modules = await Promise.all(fresh.map((name) => import(new URL(`cards/${name}/card.js`, document.baseURI).href)));
     // A drive that began meanwhile may have loaded them too.
     fresh.forEach((name, i) => this.parts.has(name) || this.parts.set(name, modules[i].card(this.page)));
   }

@@ -64,7 +64,7 @@ export class ControlBar {
   }
 
   connect() {
-    const socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/control`);
+    const socket = new WebSocket(new URL("control", document.baseURI.replace("http", "ws")));
     this.socket = socket;
     socket.onmessage = ({ data }) => {
       this.me = JSON.parse(data).you;

@@ -20,7 +20,7 @@ async function answerTo(path) {
 
 export class EpisodeStore {
   constructor(run, episode, columns) {
-    this.base = `/replay/${run}/${episode}`;
+    this.base = `replay/${run}/${episode}`;
     this.columns = columns;
     // Promises of the parts of Ticks by number of the chunk, the one looked at last at the end.
     this.chunks = new Map();

@@ -136,7 +136,7 @@ function startLive(dashboard) {
     const own = since;
     const seq = dashboard.columns.indexOf("seq");
     own.asked = true;
-    const past = own.rows[0][seq] > 1 ? await fetch("/past").then((answer) => answer.json()).catch(() => null) : null;
+    const past = own.rows[0][seq] > 1 ? await fetch("past").then((answer) => answer.json()).catch(() => null) : null;
     if (since !== own) return;
     since = null;
     if (!past) return;

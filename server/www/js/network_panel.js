@@ -73,7 +73,7 @@ export class NetworkPanel {
     if (!wiring || wiring.edges) return;
     wiring.edges = [];
     try {
-      wiring.edges = (await (await fetch("/edges")).json()).edges;
+      wiring.edges = (await (await fetch("edges")).json()).edges;
     } catch {
       setTimeout(() => {
         wiring.edges = null;

@@ -23,7 +23,7 @@ const REASON_S = 3;
 const LOOK_BACK = 16;
 
 async function startReplay({ dashboard, statistics }) {
-  const listing = await (await fetch("/replay/runs")).text();
+  const listing = await (await fetch("replay/runs")).text();
   const { columns, runs } = JSON.parse(listing);
   /** @type {EpisodeStore} */
   let store = null;
@@ -165,7 +165,7 @@ async function startReplay({ dashboard, statistics }) {
     const retry = setInterval(async () => {
       let there;
       try {
-        there = await (await fetch("/replay/runs")).text();
+        there = await (await fetch("replay/runs")).text();
       } catch {
         return;
       }

@@ -30,7 +30,7 @@ export function card(page) {
     send.disabled = true;
     put(note, "Writing the page …");
     try {
-      const answer = await fetch(`/lap.html?${new URLSearchParams(/** @type {any} */ (page.moment() ?? {}))}`);
+      const answer = await fetch(`lap.html?${new URLSearchParams(/** @type {any} */ (page.moment() ?? {}))}`);
       if (answer.ok) save(new Blob([withGhost(await answer.text(), page.dashboard?.map.ghosts)], { type: "text/html" }), "lap.html");
       put(note, answer.ok ? "lap.html is saved: send it to anybody." : `Not written: ${await answer.text()}`);
     } catch {

@@ -9,7 +9,7 @@ const MARGIN = 6;
 
 /** @returns {import("/js/cards.js").Card} */
 export function card() {
-  addStyle("/cards/learning/learning.css");
+  addStyle("cards/learning/learning.css");
   const section = document.createElement("section");
   section.className = "card learning";
   section.setAttribute("aria-label", "The training");

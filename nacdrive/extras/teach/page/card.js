@@ -7,7 +7,7 @@ const BUTTONS = { begin: "Teach", undo: "Undo round", keep: "Keep", drop: "Drop"
 
 /** @returns {import("/js/cards.js").Card} */
 export function card(page) {
-  addStyle("/cards/teach/teach.css");
+  addStyle("cards/teach/teach.css");
   const section = document.createElement("section");
   section.className = "card teach";
   section.setAttribute("aria-label", "Teaching");

@@ -5,6 +5,6 @@ import { WhatIf } from "./what_if.js";
 
 /** @returns {import("/js/cards.js").Card} */
 export function card(page) {
-  addStyle("/cards/what_if/what_if.css");
+  addStyle("cards/what_if/what_if.css");
   return new WhatIf(page);
 }

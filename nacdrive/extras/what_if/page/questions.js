@@ -15,7 +15,7 @@ export class Questions {
 
   open() {
     if (this.socket) return;
-    const socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/what-if`);
+    const socket = new WebSocket(new URL("what-if", document.baseURI.replace("http", "ws")));
     this.socket = socket;
     socket.onopen = () => this.pump();
     socket.onmessage = ({ data }) => this.take(JSON.parse(data));
