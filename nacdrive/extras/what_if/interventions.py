@@ -176,8 +176,8 @@ def fits(value: Any, kind: str) -> bool:
 
 
 class IntervenedPolicy(Policy):
-    """A policy under edits, those of the picture in their order; drives like any other. The policy itself is not
-    changed and keeps its memory, this one begins with none.
+    """A policy under edits (of the picture: blurred, then dimmed, then painted over); drives like any other. The policy
+    itself is not changed and keeps its memory, this one begins with none.
     """
 
     def __init__(self, policy: Policy, edits: Sequence[Edit] = ()) -> None:
@@ -192,7 +192,7 @@ class IntervenedPolicy(Policy):
         network = copy.deepcopy(policy.network) if muted else policy.network
         for edit in muted:
             mute(network, edit)
-        self.picture_edits = [edit for edit in self.edits if isinstance(edit, (Paint, Dim, Blur))]
+        self.picture_edits = [edit for kind in (Blur, Dim, Paint) for edit in self.edits if isinstance(edit, kind)]
         self.hidden = sorted({edit.back for edit in self.edits if isinstance(edit, HideFrame)})
         self.shift_s = sum(edit.seconds for edit in self.edits if isinstance(edit, ShiftTime))
         super().__init__(network, policy.name, policy.meta)

@@ -181,6 +181,8 @@ def test_edits_of_the_picture_change_what_they_say(frames: NDArray[np.uint8]) ->
     painted = IntervenedPolicy(new_policy(), [Dim(0.5), Paint(0.25, 0.5, 0.5, 1.0, 200)]).seen(frame)
     assert (painted[24:, 12:24] == 200).all()
     assert np.array_equal(painted[:24], (frame[:24] * 0.5).astype(np.uint8))
+    last_blurred = IntervenedPolicy(new_policy(), [Paint(0.25, 0.5, 0.5, 1.0, 200), Dim(0.5), Blur(2)])
+    assert np.array_equal(last_blurred.seen(frame), Paint(0.25, 0.5, 0.5, 1.0, 200).on(Dim(0.5).on(Blur(2).on(frame))))
     assert np.array_equal(Dim(1.0).on(frame), frame)
     assert (Paint(0, 0, 0.001, 0.001).on(frame) != frame).any(axis=2).sum() <= 1
     flat = np.full_like(frame, 90)

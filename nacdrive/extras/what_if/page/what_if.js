@@ -219,7 +219,7 @@ export class WhatIf {
     this.panel.show(edits, alike);
     this.layer.set(edits.filter(({ kind }) => kind === "paint"), this.map);
     $("frame").classList.toggle("under-map", Boolean(this.map));
-    frame.setLook(edits.filter(({ kind }) => kind === "dim" || kind === "blur"));
+    frame.setLook(["blur", "dim"].flatMap((kind) => edits.filter((edit) => edit.kind === kind)));
     network.setEdits(edits);
   }
 
