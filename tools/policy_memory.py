@@ -7,14 +7,16 @@ Each track is driven three times through the same camera: as it is; ``wiped``, e
 and ``held``, by the rule that needs no learning: where a frame is black the last action holds, and the frame stays out
 of the memory. Of a policy that decides between frames, from black ones, ``wiped, held`` stands for ``wiped`` with
 --rate, every decision on a frame that has come the first of its memory; ``released`` does nothing over black frames.
-CarRacing's tracks are judged by their returns, random roads at 25 mph by autonomy and the mean distance from the
-middle (m). Beside them stands what the decisions make of order and time, frame by frame of the drives through a good
+``smoothed`` is for what has no memory: a low-pass filter over its steering, with ``--time-constant`` seconds.
+CarRacing's tracks are judged by their returns, random roads at 25 mph by autonomy, the mean distance from the middle
+(m) and how much the wheel moves (a second). Beside them stands what the decisions make of order and time, frame by frame of the drives through a good
 camera: the earlier frames of the window in another order, and each twice as old as it was.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -77,16 +79,37 @@ class Released(Held):
         return super().act(frame, info) if frame.any() else self.nothing
 
 
+class Smoothed(DriverWrapper):
+    """A low-pass filter of the first order over the steering."""
+
+    time_constant_s = 0.08
+
+    def reset(self, env: DrivingEnv) -> None:
+        super().reset(env)
+        self._last: tuple[float, float] | None = None
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        action, t_s = self.driver.act(frame, info), float(info["t_s"])
+        steering = action.steering
+        if self._last is not None:
+            before_s, before = self._last
+            steering = before + (steering - before) * -math.expm1((before_s - t_s) / self.time_constant_s)
+        self._last = t_s, steering
+        return replace(action, steering=steering)
+
+
 MANNERS: dict[str, tuple[str, ...]] = {
     "as it is": (),
     "wiped": ("policy_memory:Wiped",),
     "held": ("policy_memory:Held",),
     "wiped, held": ("policy_memory:Wiped", "policy_memory:Held"),
     "released": ("policy_memory:Released",),
+    "smoothed": ("policy_memory:Smoothed",),
+    "held, smoothed": ("policy_memory:Held", "policy_memory:Smoothed"),
 }
 
 
-JUDGED = {"carracing": ("episode_return",), "udacity-track": ("autonomy", "offset_mean_m")}
+JUDGED = {"carracing": ("episode_return",), "udacity-track": ("autonomy", "offset_mean_m", "jitter_per_s")}
 ROADS = Drive("udacity-track", options={"laps": 1.0, "repeat": 4}, speed_mph=25.0, track=RANDOM)
 USUAL = {"carracing": (Drive(options={"renderer": "fast"}), 2_000_000), "udacity": (ROADS, POLICY_TEST.start)}
 """How each simulator is driven, and its first seed."""
@@ -178,10 +201,13 @@ def main() -> None:
     parser.add_argument("--manners", nargs="+", choices=tuple(MANNERS), help="usually the first three")
     parser.add_argument("--blackout", type=float, default=0.0)
     parser.add_argument("--rate", type=float, nargs=2)
+    parser.add_argument("--time-constant", type=float, default=Smoothed.time_constant_s, help="seconds, of smoothed")
     parser.add_argument("--driven", type=Path, help="result of nacdrive eval, in the place of driving it as it is")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     torch.set_num_threads(1)
+    if not given.time_constant > 0:
+        raise SystemExit(f"--time-constant is {given.time_constant:g}: give seconds above 0.")
     policy = load_policy(given.model)
     camera = CameraNoise(blackout=given.blackout, rate=tuple(given.rate) if given.rate else None)
     usual, first = USUAL[given.sim]
