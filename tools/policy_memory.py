@@ -9,8 +9,8 @@ of the memory. Of a policy that decides between frames, from black ones, ``wiped
 --rate, every decision on a frame that has come the first of its memory; ``released`` does nothing over black frames.
 ``smoothed`` is for what has no memory: a low-pass filter over its steering, with ``--time-constant`` seconds.
 CarRacing's tracks are judged by their returns, random roads at 25 mph by autonomy, the mean distance from the middle
-(m) and how much the wheel moves (a second). Beside them stands what the decisions make of order and time, frame by frame of the drives through a good
-camera: the earlier frames of the window in another order, and each twice as old as it was.
+(m) and how much the wheel moves (a second). Beside them stands what the decisions make of order and time, frame by
+frame of the drives through a good camera: the earlier frames of the window in another order, and each twice as old.
 """
 
 from __future__ import annotations
