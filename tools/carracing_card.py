@@ -59,7 +59,7 @@ and judged with
 on nacdrive {nacdrive}, torch {torch}, gymnasium {gymnasium}. The log of the training is [{log}]({log}), one row per
 epoch and round (round 0: the recordings alone; round k: with the frames of k rounds of DAgger); its validation columns
 tell the epochs of a round apart rather than policies from each other, for the frames differ. Tracks that were recorded
-or practised on begin at seed 3000000; tracks that policies are judged on at 4000000, those of the board's at 2000000
+or practised on begin at seed 3000000; tracks that policies are judged on at 2000000 and 4000000
 (`nacdrive/envs/seeds.py`).
 """
 
