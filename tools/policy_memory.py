@@ -30,6 +30,7 @@ from roads_curve import read
 
 from nacdrive.common.action import Action
 from nacdrive.common.files import read_json, write_json
+from nacdrive.common.plugins import load_object
 from nacdrive.common.runs import run_record
 from nacdrive.common.statistics import paired_difference, summary
 from nacdrive.drivers.base import DriverWrapper
@@ -208,6 +209,8 @@ def main() -> None:
     torch.set_num_threads(1)
     if not given.time_constant > 0:
         raise SystemExit(f"--time-constant is {given.time_constant:g}: give seconds above 0.")
+    # The drives load the wrapper by its name, which is another module than this one that was called.
+    load_object(MANNERS["smoothed"][0]).time_constant_s = given.time_constant
     policy = load_policy(given.model)
     camera = CameraNoise(blackout=given.blackout, rate=tuple(given.rate) if given.rate else None)
     usual, first = USUAL[given.sim]
