@@ -232,7 +232,7 @@ def main() -> None:
                 gap = paired_difference(values, result["drives"]["as it is"][name])
                 result.setdefault(manner, {})[name] = gap
                 print(f"  minus as it is: {gap}")
-    if policy.config.window > 1:
+    if policy.config.window > 1 and "as it is" in result["drives"]:
         result["decisions"] = changes(policy, usual, seeds[:20])
         print(result["decisions"])
     write_json(given.out, result)
