@@ -703,10 +703,8 @@ def page(results: Sequence[Sequence[dict[str, Any]]]) -> str:
         f"Ranks correlate where both explanations rank at all; a map of Grad-CAM that is 0 everywhere does not, so its "
         f"columns rest on {min(ranked)} to {max(ranked)} of {SANITY_SEEDS * SANITY_DECISIONS} decisions."
     )
-    return (
-        "\n".join([*lines, *METHOD_NOTES[:2], few, "", *METHOD_NOTES[2:]]).replace("{planned}", ", ".join(planned))
-        + "\n"
-    )
+    text = "\n".join([*lines, *METHOD_NOTES[:2], few, "", *METHOD_NOTES[2:]]) + "\n"
+    return text.replace("{planned}", ", ".join(planned))
 
 
 METHOD_NOTES = [
