@@ -700,6 +700,8 @@ def main() -> None:
     out = options.out or Path("runs/memory-table" + "-udacity-track" * (experiment is UDACITY))
     results = options.results or Path("docs/results/table", experiment.results)
     results = out / "validation.jsonl" if options.validate else results
+    if (options.show or options.less) and not results.is_file():
+        raise SystemExit(f"there is no {results}: call this from the repository, or name the file with --results.")
     if options.less is not None:
         print("\n".join(less(ordered(read(results)), options.less, experiment)))
         return
