@@ -16,7 +16,6 @@ from nacdrive.drivers.options import ModelIfGiven
 from nacdrive.envs.registry import CARRACING, task_of_source
 
 USUAL_MODEL = "nac_steady.pt"
-USUAL_S = 60.0
 
 
 class ShareConfig(RecordingOption, ModelIfGiven, EpisodeOption, TimeLimit, Target, defaults={"out": Path("lap.html")}):
@@ -30,14 +29,14 @@ class ShareConfig(RecordingOption, ModelIfGiven, EpisodeOption, TimeLimit, Targe
 
 def run(config: ShareConfig) -> None:
     """Write the page and say how large it is."""
-    from nacdrive.extras.export.html import export_html, load_lap
+    from nacdrive.extras.export.html import SECONDS, export_html, load_lap
 
     refuse_existing(config.out, overwrite=config.overwrite, flag="--out")
     if config.out.suffix not in (".html", ".htm"):
         raise UserError(f"--out is {config.out}: give a file that ends in .html.")
     episode = load_lap(config.data, config.episode)
     model = model_of(config, episode.source)
-    seconds = config.seconds or USUAL_S
+    seconds = config.seconds or SECONDS
     playground = playground_of(episode.source)
     page = export_html(model, config.data, config.out, episode=config.episode, seconds=seconds, playground=playground)
     span = float(episode.t_s[-1] - episode.t_s[0])

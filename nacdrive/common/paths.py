@@ -11,14 +11,13 @@ from typing import Literal
 from nacdrive.common.errors import UserError, instead_of, unknown_name
 
 PACKAGE = Path(__file__).resolve().parents[1]
-CHECKOUT = PACKAGE.parent
 IN_CHECKOUT = {"agents": "agents", "recordings": "recordings", "www": "server/www"}
 
 
 def shipped(kind: Literal["agents", "recordings", "www"]) -> Path:
     """Folder of shipped agents, recordings or web pages."""
     inside = PACKAGE / "_shipped" / kind
-    return inside if inside.is_dir() else CHECKOUT / IN_CHECKOUT[kind]
+    return inside if inside.is_dir() else PACKAGE.parent / IN_CHECKOUT[kind]
 
 
 def expand_home(path: Path | str) -> Path:

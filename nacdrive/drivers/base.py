@@ -15,6 +15,8 @@ from nacdrive.envs.base import DrivingEnv, Frame, Info
 
 Saliency = Callable[[Frame], NDArray[np.float32] | None]
 """[height, width, 3] -> where a policy looks, [height, width] in 0 .. 1."""
+SAME_MPS = 0.05
+"""Up to this difference two speeds of a drive and its ``Rerun`` are one."""
 
 
 class PolicyFailureError(UserError):

@@ -52,9 +52,7 @@ class SpeedController:
 
 def at_speed(driver: Driver, speed_mph: float | None) -> Driver:
     """``driver`` with a speed kept for it, in miles per hour; None leaves the pedals to it."""
-    if speed_mph is None:
-        return driver
-    return SpeedControl(driver, SpeedController(speed_mph * MPS_PER_MPH))
+    return driver if speed_mph is None else SpeedControl(driver, SpeedController(speed_mph * MPS_PER_MPH))
 
 
 class SpeedControl(DriverWrapper):

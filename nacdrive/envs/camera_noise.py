@@ -136,9 +136,8 @@ class Camera:
         # Drawn at every decision, so that one setting leaves the random numbers of the other alone.
         if self._random.random() < d.blackout:
             self._black_left = d.blackout_steps
-        black = self._black_left > 0
-        self._black_left -= black
-        if black:
+        if self._black_left > 0:
+            self._black_left -= 1
             return np.zeros_like(seen)
         if d.brightness == 1 and d.noise == 0:
             return seen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -23,33 +24,36 @@ class Upright(nn.Module):
     Bytes stay bytes, the same as ``camera_mount.upright`` gives; floats stay differentiable.
     """
 
-    corner: Tensor
-    right: Tensor
-    below: Tensor
+    pair: Tensor
+    share: Tensor
 
     def __init__(self, first: int, last: int) -> None:
         super().__init__()
-        self.first, self.last = first, last
-        across, down = (torch.from_numpy(x) for x in camera_mount.places(first, last))
+        self.first, self.last, width, steps = first, last, camera_mount.WIDTH, camera_mount.STEPS
+        across, down = (torch.from_numpy(x).flatten() for x in camera_mount.places(first, last))
         # The last pixel has none behind it, and is a whole step from the one before.
-        column = (across // camera_mount.STEPS).clamp(max=camera_mount.WIDTH - 2)
-        row = (down // camera_mount.STEPS).clamp(max=camera_mount.HEIGHT - 2)
-        self.register_buffer("corner", (row * camera_mount.WIDTH + column).flatten(), persistent=False)
-        for name, part in (("right", across / camera_mount.STEPS - column), ("below", down / camera_mount.STEPS - row)):
-            self.register_buffer(name, part.flatten().unsqueeze(1).float(), persistent=False)
+        column, row = (across // steps).clamp(max=width - 2), (down // steps).clamp(max=camera_mount.HEIGHT - 2)
+        self.rows = int(row.min()), int(row.max()) + 2
+        corner = (row - self.rows[0]) * width + column
+        pair = corner // 2 + corner % 2 * ((self.rows[1] - self.rows[0]) * width // 2)
+        self.register_buffer("pair", torch.cat([pair, pair + width // 2]).int(), persistent=False)
+        right, below = (torch.stack([1 - part, part]) for part in (across / steps - column, down / steps - row))
+        share = (below.unsqueeze(1) * right).transpose(1, 2).flatten(0, 1)
+        self.register_buffer("share", share.float(), persistent=False)
 
     def forward(self, frames: Tensor) -> Tensor:
         if frames.dtype == torch.uint8 and frames.device.type == "cpu" and not torch.compiler.is_compiling():
             # A tenth of the time.
             turned = [camera_mount.upright(frame.numpy(), self.first, self.last) for frame in frames]
             return torch.stack([torch.from_numpy(one) for one in turned])
-        x = frames.flatten(1, 2).to(self.right.dtype)
-        four = [x.index_select(1, self.corner + step) for step in (0, 1, camera_mount.WIDTH, camera_mount.WIDTH + 1)]
-        # Places by one axis, factors of one shape: half of the time in ONNX Runtime.
-        right, below = self.right.expand(-1, 3), self.below.expand(-1, 3)
-        above, under = four[0] + (four[1] - four[0]) * right, four[2] + (four[3] - four[2]) * right
-        y = (above + (under - above) * below).view(len(frames), self.last - self.first, camera_mount.WIDTH, 3)
-        # Of bytes all of this is exact in float32: 32nds times 32nds.
+        # Two pixels beside one another are looked up at once (those from an odd place on come behind the others):
+        # ONNX Runtime takes its time by the place. Of bytes all is exact in float32: 32nds times 32nds.
+        x = frames[:, slice(*self.rows)].flatten(1, 2)
+        pairs = torch.cat([x.reshape(len(x), -1, 6), x[:, 1:-1].reshape(len(x), -1, 6)], dim=1)
+        both = pairs.index_select(1, self.pair).to(self.share.dtype)
+        above, below = (both * self.share.unsqueeze(2).expand(-1, -1, 3).flatten(1)).chunk(2, dim=1)
+        left, right = (above + below).transpose(1, 2).chunk(2, dim=1)
+        y = (left + right).view(len(x), 3, self.last - self.first, camera_mount.WIDTH).permute(0, 2, 3, 1)
         return (y + 0.5).floor().to(torch.uint8) if frames.dtype == torch.uint8 else y
 
 
@@ -68,16 +72,19 @@ class Preprocess(nn.Module):
         rows, columns = config.input_size
         colour, offset = (YUV, NEUTRAL) if config.yuv else (torch.eye(3).tolist(), (0.0, 0.0, 0.0))
         # They follow from the config, so no file need hold them.
-        self.register_buffer("down", area_weights(self.last - self.first, rows), persistent=False)
-        self.register_buffer("across", area_weights(config.width, columns).T.contiguous(), persistent=False)
-        self.register_buffer("colour", torch.tensor(colour).T.contiguous(), persistent=False)
-        self.register_buffer("offset", torch.tensor(offset), persistent=False)
+        self.register_buffer("down", block_weights(self.last - self.first, rows), persistent=False)
+        self.register_buffer("across", block_weights(config.width, columns).T.contiguous(), persistent=False)
+        self.register_buffer("colour", torch.tensor(colour), persistent=False)
+        self.register_buffer("offset", torch.tensor(offset).unsqueeze(1), persistent=False)
+        self.size = rows, columns
 
     def forward(self, frames: Tensor) -> Tensor:
         kept = frames[:, self.first : self.last] if self.upright is None else self.upright(frames)
-        x = kept.to(self.down.dtype).permute(0, 3, 1, 2)
-        y = (self.down @ (x @ self.across)).permute(0, 2, 3, 1) @ self.colour + self.offset
-        return y.round().clamp(0, 255).to(torch.uint8) if frames.dtype == torch.uint8 else y
+        x = kept.permute(0, 3, 1, 2).to(self.down.dtype, memory_format=torch.contiguous_format)
+        x = (x.unflatten(3, (-1, len(self.across))) @ self.across).flatten(3)
+        y: Tensor = self.colour @ (self.down @ x.unflatten(2, (-1, self.down.shape[1]))).flatten(2) + self.offset
+        y = y.round().clamp(0, 255).to(torch.uint8) if frames.dtype == torch.uint8 else y
+        return y.view(-1, 3, *self.size).permute(0, 2, 3, 1).contiguous()
 
 
 def area_weights(before: int, after: int) -> Tensor:
@@ -86,6 +93,13 @@ def area_weights(before: int, after: int) -> Tensor:
     pixels = torch.arange(before, dtype=torch.float64)
     weights = (torch.minimum(edges[1:, None], pixels + 1) - torch.maximum(edges[:-1, None], pixels)).clamp(min=0)
     return (weights / weights.sum(dim=1, keepdim=True)).float()
+
+
+def block_weights(before: int, after: int) -> Tensor:
+    """``area_weights`` of one of the equal blocks that both sizes fall into, of at least 24 pixels where they do."""
+    common = math.gcd(before, after)
+    blocks = max(k for k in range(1, common + 1) if common % k == 0 and (before >= 24 * k or k == 1))
+    return area_weights(before // blocks, after // blocks)
 
 
 class DrivingNetwork(nn.Module):
@@ -116,6 +130,8 @@ class DrivingNetwork(nn.Module):
                     nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
                     assert layer.bias is not None
                     nn.init.zeros_(layer.bias)
+        # As pictures lie, or every decision would turn the weights around.
+        self.vision.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         with torch.no_grad():
             features = self.vision(torch.zeros(1, 3, *config.input_size)).numel()
         self.dropout = nn.Dropout(config.dropout)

@@ -36,7 +36,6 @@ from nacdrive.viz.video import video
 
 NEURONS_EVERY = 2
 """Decisions between two readings of the neurons for those who watch."""
-FILMED = ("worst", "median", "best")
 Report = Callable[[Path, dict[str, Any]], None]
 """Writes about an evaluation into its folder, from its metrics."""
 
@@ -184,7 +183,6 @@ def evaluate(
         return [{**files[who, track].rows[seed], "episode": k} for track in tracks for k, seed in enumerate(seeds)]
 
     rows, expert_rows = rows_of("policy"), rows_of("expert") if drive.expert else []
-    filmed = film(drive, rows, out, workers, progress, ray=ray) if films else {}
     metrics: dict[str, Any] = {
         **numbers(rows, expert_rows),
         **({"tracks": by_track(rows, drive)} if any(tracks) else {}),
@@ -193,7 +191,7 @@ def evaluate(
         "env": drive.env_spec.title,
         **({"rule": drive.rule} if drive.rule is not None else {}),
         "model": identity,
-        "films": filmed,
+        "films": film(drive, rows, out, workers, progress, ray=ray) if films else {},
         "run": run_record(config if config is not None else drive),
         "episodes": rows,
         "expert_episodes": expert_rows,
@@ -275,7 +273,7 @@ def film(
             (row for row in rows if row.get("track", "") == track), key=lambda row: (row["episode_return"], row["seed"])
         )
         files: dict[int, str] = {}
-        for name, row in zip(FILMED, (ranked[0], ranked[len(ranked) // 2], ranked[-1]), strict=True):
+        for name, row in {"worst": ranked[0], "median": ranked[len(ranked) // 2], "best": ranked[-1]}.items():
             seed = row["seed"]
             if seed not in files:
                 # Of one or two drives, several names mean the same one.

@@ -57,6 +57,7 @@ def page(metrics: dict[str, Any], folder: Path | None = None) -> str:
     disturbance = CameraNoise(**metrics["model"]["disturbance"])
     through = f" Disturbance of its camera: {disturbance}." if disturbance.active else ""
     first, last = rows[0]["seed"], rows[-1]["seed"]
+    about = {key: metrics["run"][key] for key in ("config", "versions", "machine")} | {"model": metrics["model"]}
     return Template(PAGE.read_text(encoding="utf-8")).substitute(
         title=escape(f"{metrics['model']['file']} on {len(rows)} track{'s' if len(rows) > 1 else ''}"),
         style=PAGE.with_suffix(".css").read_text(encoding="utf-8"),
@@ -70,7 +71,7 @@ def page(metrics: dict[str, Any], folder: Path | None = None) -> str:
         over_time=over_time(rows, experts),
         table=table(rows, experts),
         command=escape(metrics["run"]["command"]),
-        about=escape(json.dumps(about(metrics), indent=2)),
+        about=escape(json.dumps(about, indent=2)),
     )
 
 
@@ -108,11 +109,6 @@ def track_number(value: Any) -> str:
     middle = f"{value['count']}" if "count" in value else f"{value['mean']:.3g}"
     interval = value["interval95"]
     return middle if interval is None else f"{middle} ({interval[0]:.3g} to {interval[1]:.3g})"
-
-
-def about(metrics: dict[str, Any]) -> dict[str, Any]:
-    """What the page says about how it was made."""
-    return {key: metrics["run"][key] for key in ("config", "versions", "machine")} | {"model": metrics["model"]}
 
 
 def between(interval: Sequence[float] | None, form: str) -> str:

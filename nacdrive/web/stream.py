@@ -206,7 +206,7 @@ class StreamState:
             for lane in self._lanes:
                 lane.clear()
             self._attempt += 1
-            self._set(result=None, endings=[None] * len(self._lanes), **about)
+            self.set(result=None, endings=[None] * len(self._lanes), **about)
 
     def publish(self, tick: Tick, lane: int = 0) -> int:
         """Make ``tick`` the newest of its lane, and return its number; at once, whatever the viewers do."""
@@ -214,12 +214,12 @@ class StreamState:
             endings: list[dict[str, Any] | None] = list(self._about["endings"])
             if self._lanes[lane].is_new_episode(tick):
                 endings[lane] = None
-                self._set(result=None, endings=endings)
+                self.set(result=None, endings=endings)
             self._lanes[lane].add(tick)
             if tick.done:
                 text = tick.failure or (tick.events[-1] if tick.events else "ended")
                 endings[lane] = {"text": text, "failed": tick.failure is not None}
-                self._set(endings=endings)
+                self.set(endings=endings)
             self._changed.notify_all()
             return self._lanes[lane].seq
 
@@ -232,7 +232,10 @@ class StreamState:
     def set(self, **about: Any) -> None:
         """Change what is known of all lanes together: ``status``, ``control``, ``result``, and what cards add."""
         with self._changed:
-            self._set(**about)
+            if any(self._about.get(name) != value for name, value in about.items()):
+                self._about = {**self._about, **about}
+                self._version += 1
+                self._changed.notify_all()
 
     def wait_for_new(self, seen: Seen, timeout_s: float) -> Snapshot | None:
         """Wait until there is something newer than ``seen``; None after ``timeout_s`` or at the end."""
@@ -263,12 +266,6 @@ class StreamState:
     def _now(self) -> Seen:
         rows, events = tuple(lane.seq for lane in self._lanes), tuple(lane.event_count for lane in self._lanes)
         return Seen(self._attempt, rows, events, self._version)
-
-    def _set(self, **about: Any) -> None:
-        if any(self._about.get(name) != value for name, value in about.items()):
-            self._about = {**self._about, **about}
-            self._version += 1
-            self._changed.notify_all()
 
 
 def columns(tick: Tick, seq: int, clock_s: float, missed: int, off_share: float) -> dict[str, float | int | None]:

@@ -1,11 +1,14 @@
 """A policy that steers continuously: the paper's Udacity network, whose preprocessing is part of the model."""
 
+from dataclasses import replace
+
 import cv2
 import numpy as np
 import pytest
 import torch
 
 from nacdrive.models import load_policy, save_policy
+from nacdrive.models.driving import NEUTRAL, YUV, DrivingNetwork, area_weights
 from nacdrive.viz.saliency import GradCam
 from tests.helpers.udacity_policy import udacity_policy
 
@@ -26,6 +29,26 @@ def test_preprocessing_is_that_of_opencv():
     for frame, seen in zip(frames, own.numpy(), strict=True):
         cut = cv2.resize(frame[60:-25], (200, 66), interpolation=cv2.INTER_AREA)
         np.testing.assert_allclose(seen.astype(int), cv2.cvtColor(cut, cv2.COLOR_RGB2YUV), atol=1)
+
+
+@pytest.mark.parametrize(
+    "crop, resize, width", [((60, 135), (66, 200), 320), ((0, 61), (30, 50), 97), ((3, 47), (44, 32), 48)]
+)
+def test_resizing_block_by_block_equals_the_whole_matrices(crop, resize, width):
+    """The camera's sizes; sizes without a common divisor; rows that stay."""
+    rows = crop[1] - crop[0]
+    shape = {"height": 160 if width == 320 else 64, "width": width}
+    network = DrivingNetwork(
+        replace(udacity_policy().config, **shape, crop=crop, resize=resize, channels=(4,), kernels=(3,), strides=(2,))
+    )
+    frames = torch.randint(0, 256, (3, *shape.values(), 3), generator=torch.manual_seed(0), dtype=torch.uint8)
+    whole = area_weights(rows, resize[0]) @ (
+        frames[:, slice(*crop)].float().permute(0, 3, 1, 2) @ area_weights(width, resize[1]).T
+    )
+    expected = whole.permute(0, 2, 3, 1) @ torch.tensor(YUV).T + torch.tensor(NEUTRAL)
+    torch.testing.assert_close(network.preprocess(frames.float()), expected, atol=1e-3, rtol=0)
+    other = network.preprocess(frames) != expected.round().clamp(0, 255).to(torch.uint8)
+    assert other.float().mean() < 1e-4  # another order of sums may round a half the other way
 
 
 @pytest.mark.parametrize("model", MODELS)

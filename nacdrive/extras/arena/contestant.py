@@ -16,7 +16,7 @@ from typing import Any
 from nacdrive.common.action import FULL_BRAKE, KEYBOARD, Action
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.recording import Recording
-from nacdrive.drivers.base import Driver, DriverState, DriverWrapper, Needs, Rerun
+from nacdrive.drivers.base import SAME_MPS, Driver, DriverState, DriverWrapper, Needs, Rerun
 from nacdrive.drivers.discrete import nearest_action
 from nacdrive.drivers.human import Keyboard
 from nacdrive.drivers.override import Override
@@ -30,8 +30,6 @@ from nacdrive.viz.recorded import driven_actions
 
 WHY_EVERY = 5
 """Decisions between two measurements of why, while somebody watches."""
-SAME_MPS = 0.05
-"""Up to this difference two speeds are one."""
 LARGE = ("clean_frame", "jpeg", "cameras")
 """Of ``Info``: pictures that nobody in the main process looks at."""
 

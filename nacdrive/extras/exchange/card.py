@@ -128,7 +128,7 @@ def front_matter(recording: Recording, summary: Summary, license: str | None) ->
     if license is not None:
         known = license.lower() in HUB_LICENSES
         result |= {"license": license.lower()} if known else {"license": "other", "license_name": license.lower()}
-    result |= {
+    return result | {
         "task_categories": ["robotics", "reinforcement-learning"],
         "tags": ["nacdrive", "autonomous-driving", "imitation-learning", tag_of(str(meta["source"]))],
         "size_categories": [SIZES[bisect([10**k for k in range(3, 9)], summary.frames)]],
@@ -145,7 +145,6 @@ def front_matter(recording: Recording, summary: Summary, license: str | None) ->
             "sha256": content_checksum(recording.episodes),
         },
     }
-    return result
 
 
 def tag_of(source: str) -> str:

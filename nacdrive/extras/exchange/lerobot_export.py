@@ -31,7 +31,7 @@ from nacdrive.datasets.episode_file import image_column, list_column
 from nacdrive.datasets.images import decode_image, image_header
 from nacdrive.datasets.recording import Recording
 from nacdrive.datasets.staging import Converted, staged_folder
-from nacdrive.extras.exchange.limits import as_rgb, own_part
+from nacdrive.extras.exchange.limits import ACTION_NAMES, as_rgb, own_part
 
 CODEBASE_VERSION = "v3.0"
 INFO = "meta/info.json"
@@ -50,7 +50,6 @@ STATE, ACTION = "observation.state", "action"
 STATE_NAMES = ("speed_mps", "gap_s")
 """Metres a second, and seconds since the frame before (0 at first). LeRobot hands a feature of one number to policies
 without its axis, which they do not take: hence two."""
-ACTION_NAMES = ("steering", "throttle", "brake")
 PLAIN = {"choice": "choice", "expert_choice": "expert.choice", "reward": "next.reward", "t_s": "t_s"}
 """Columns of ours with one number a frame, and their names there. Names that begin with 'action' or 'observation' are
 what LeRobot's policies put out and take in."""
@@ -115,7 +114,7 @@ class Layout:
             for camera, shape in self.shapes.items()
         }
         features[STATE] = numbers("float32", STATE_NAMES, 2)
-        features[ACTION] = numbers("float32", ACTION_NAMES, 3)
+        features[ACTION] = numbers("float32", tuple(ACTION_NAMES), 3)
         features |= {name: numbers(np.dtype(COLUMNS[ours]).name) for ours, name in PLAIN.items()}
         features |= {LABEL: numbers("float32")} if self.label else {}
         if self.logits:

@@ -23,7 +23,7 @@ from nacdrive.datasets.images import check_size, encode_png
 from nacdrive.datasets.staging import Converted, write_recording
 from nacdrive.envs.registry import spec_of_source
 from nacdrive.extras.exchange import limits
-from nacdrive.extras.exchange.minari_export import INFOS, MAIN, METADATA, SMALLEST_IMAGE
+from nacdrive.extras.exchange.minari_export import BATCH, INFOS, MAIN, METADATA, SMALLEST_IMAGE
 
 VERSIONS = re.compile(r"0\.[45]\.\d+")
 FILTERS = (1, 2, 3, 4, 5, 6, 32000)
@@ -32,9 +32,6 @@ LARGEST_RATIO = 2000
 """Of unpacked to packed; deflate reaches 1032."""
 HARMLESS_BYTES = 2**26
 """Up to here it does not matter what the ratio is."""
-BATCH = 32
-"""Frames that are read at a time."""
-ACTION = ("steering", "throttle", "brake")
 
 
 @dataclass(frozen=True)
@@ -272,12 +269,12 @@ class Reader:
                 raise ValueError(f"an action is not one of {self.data_set.choices}")
             # Each choice is looked up once.
             table = [action_of(i) for i in range(int(choice.max()) + 1)]
-            given |= {name: np.array([getattr(table[i], name) for i in choice]) for name in ACTION}
+            given |= {name: np.array([getattr(table[i], name) for i in choice]) for name in limits.ACTION_NAMES}
             given["choice"] = choice
         else:
             steering, pedal, *brake = actions.reshape(N, width).T
             pedals = (pedal, *brake) if brake else (pedal.clip(0), (-pedal).clip(0))
-            given |= zip(ACTION, (steering, *pedals), strict=True)
+            given |= zip(limits.ACTION_NAMES, (steering, *pedals), strict=True)
         given["t_s"] = np.arange(N) / fps
         given |= {name: values for name in ("t_s", "speed_mps") if (values := self.info(group, name, N)) is not None}
         reward = self.numbers(group, "rewards", N)

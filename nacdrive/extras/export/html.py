@@ -29,7 +29,7 @@ from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import NotAnEpisodeError, from_parquet
 from nacdrive.datasets.images import decode_image
 from nacdrive.datasets.recording import Recording, kept_in
-from nacdrive.drivers.base import Rerun
+from nacdrive.drivers.base import SAME_MPS, Rerun
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.registry import spec_of_source
 from nacdrive.extras.export.network_description import NetworkDescription, describe
@@ -45,8 +45,6 @@ SECONDS = 60.0
 """How much of a drive is shared if nobody says otherwise; a minute of the Udacity camera takes 10 MB."""
 ROAD_OPTIONS = ("road_difficulty", "scene_variety")
 """Options of an environment on which its roads depend, beside track and seed."""
-SAME_MPS = 0.05
-"""Up to this difference two speeds are one."""
 
 
 def export_html(

@@ -22,6 +22,7 @@ from nacdrive.layers.base import SequenceLayer
 from nacdrive.layers.nac import NACKeyLayer, NACLayer
 from nacdrive.layers.ncp import CfCLayer
 from nacdrive.layers.rnn import DenseLayer, GRULayer, LSTMLayer
+from nacdrive.models.driving import area_weights
 from nacdrive.models.policy import Policy
 from nacdrive.nac import NAC, Euler, NACKey
 from nacdrive.nac.backbone import Synapses
@@ -297,10 +298,10 @@ def _preprocessing(policy: Policy) -> Preprocessing:
         plain,
         first_row=preprocess.first,
         turn=tuple(map(tuple, camera_mount.homography().tolist())) if config.upright else None,
-        down=_taps(_array(preprocess.down)),
-        across=_taps(_array(preprocess.across).T),
-        colour=_array(preprocess.colour) if config.yuv else None,
-        offset=_array(preprocess.offset) if config.yuv else None,
+        down=_taps(_array(area_weights(preprocess.last - preprocess.first, rows))),
+        across=_taps(_array(area_weights(config.width, columns))),
+        colour=_array(preprocess.colour.T) if config.yuv else None,
+        offset=_array(preprocess.offset[:, 0]) if config.yuv else None,
     )
 
 

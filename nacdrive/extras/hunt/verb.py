@@ -96,16 +96,15 @@ def search(
     """Drive until the budget is spent; the search, and whether Ctrl-C ended it before."""
     ends = time.monotonic() + 60 * (config.minutes or MINUTES)
     timed = config.episodes is None or config.minutes is not None
-    most = config.episodes
 
     def more(count: int) -> bool:
-        return (most is None or count < most) and not (timed and time.monotonic() > ends)
+        return (config.episodes is None or count < config.episodes) and not (timed and time.monotonic() > ends)
 
     cases = Search(knobs, areas, config.seed, dict(results.rows), more)
     failed = sum(row["failed"] for row in results.rows.values())
     try:
         with progress_bar() as bar, work.do("judge", cases) as done:
-            task = bar.add_task("searching", total=most, state="")
+            task = bar.add_task("searching", total=config.episodes, state="")
             for case, row in done:
                 results.add({**row, "command": command(case, work.drive)})
                 cases.add(case, failed=row["failed"])
