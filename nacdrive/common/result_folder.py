@@ -340,7 +340,7 @@ def _lock(folder: Path) -> IO[str] | None:
             file.close()
             raise UserError(
                 f"another nacdrive{f' (process {other})' if other else ''} writes into {folder}: "
-                "wait until it has ended, or give another --out."
+                "wait until it has ended, or give another folder."
             ) from error
         except OSError:
             file.close()

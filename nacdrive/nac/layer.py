@@ -23,7 +23,6 @@ from nacdrive.nac.validation import check_inputs, check_sizes, check_step, check
 from nacdrive.nac.wiring import DEFAULT_SEED, Wiring, backbone_wiring, sensory_wiring
 
 GATES = ("ncp", "fc", "constant")
-TIME_INPUTS = ("absolute", "gap", "elapsed")
 Map = int | Sequence[int | None]
 """New inputs or outputs: how many, or which old one's synapses each of them takes; see ``NAC.rewire``."""
 
@@ -128,7 +127,7 @@ class NAC(nn.Module):
         one_of("activation", activation, ACTIVATIONS)
         one_of("gate", gate, GATES)
         one_of("polarity", polarity, POLARITIES)
-        one_of("time_input", time_input, TIME_INPUTS)
+        one_of("time_input", time_input, ("absolute", "gap", "elapsed"))
         self.options = PairOptions(as_dynamics(mode), phi, quadrature, delta_t, eps, score_gradient)
         require(score_gradient == "none" or topk is not None, "score_gradient", score_gradient, "none without topk")
         scaled = isinstance(logit_scale, bool) or 0 < logit_scale < math.inf

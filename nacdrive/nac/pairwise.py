@@ -16,8 +16,6 @@ from nacdrive.nac.validation import one_of, require, tracing
 
 PHIS = ("sigmoid", "tanh", "none")
 PAIRS_AT_ONCE = 4096  # their hidden layers fit a core's second-level cache
-QUADRATURES = ("time", "constant")
-SCORE_GRADIENTS = ("none", "straight-through", "gated")
 
 
 @dataclass(frozen=True)
@@ -34,9 +32,9 @@ class PairOptions:
     def __post_init__(self) -> None:
         require(self.delta_t > 0, "delta_t", self.delta_t, "a positive number of seconds")
         require(self.eps > 0, "eps", self.eps, "a positive rate in 1/s")
-        one_of("quadrature", self.quadrature, QUADRATURES)
+        one_of("quadrature", self.quadrature, ("time", "constant"))
         one_of("phi", self.phi, PHIS)
-        one_of("score_gradient", self.score_gradient, SCORE_GRADIENTS)
+        one_of("score_gradient", self.score_gradient, ("none", "straight-through", "gated"))
 
 
 class Tokens(NamedTuple):

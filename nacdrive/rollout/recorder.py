@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.action import KEYBOARD, Action
+from nacdrive.common.result_folder import lock_folder
 from nacdrive.datasets.episode import OPTIONAL, SEEN, SIDES, Episode
 from nacdrive.datasets.images import encode_jpeg, encode_png
 from nacdrive.datasets.writer import RecordingWriter
@@ -185,30 +187,41 @@ class EpisodeRecorder(AbstractContextManager["EpisodeRecorder"]):
         self._open: Callable[[], RecordingWriter] = partial(
             RecordingWriter, folder, source=source, fps=fps, expert=teacher or "none", drive=drive, resume=True
         )
-        # What lies there already is judged before anything is driven.
-        self._writer = self._open() if folder.exists() else None
+        # What lies there already is judged before anything is driven, and nobody else begins there.
+        exists = folder.exists()
+        lock_folder(folder, self)
+        self._writer = self._open() if exists else None
         self._new_buffer: Callable[[], EpisodeBuffer] = partial(EpisodeBuffer, label, image)
         self._buffer = self._new_buffer()
+        self._finished: deque[EpisodeBuffer] = deque()
+        """What is not written yet: one where all is well, more while the disk takes none."""
 
     def __call__(self, tick: Tick) -> None:
         broken = tick.step != self._buffer.last_step + 1 or tick.seed != self._buffer.seed
         if broken or not self.wanted(tick):
-            self._keep()
+            self._finish()
         if self.wanted(tick):
             self._buffer(tick)
         if tick.done:
-            self._keep()
+            self._finish()
+        self._write()
 
     def __exit__(self, *_: Any) -> None:
-        self._keep()
+        self._finish()
+        self._write()
 
-    def _keep(self) -> None:
-        if not len(self._buffer):
-            return
-        self._writer = self._writer or self._open()
-        self._writer.add(self._buffer.episode(source=self.source, driver=self.driver, meta=dict(self.meta)))
-        self._buffer = self._new_buffer()
-        self.kept += 1
+    def _finish(self) -> None:
+        if len(self._buffer):
+            self._finished.append(self._buffer)
+            self._buffer = self._new_buffer()
+
+    def _write(self) -> None:
+        while self._finished:
+            self._writer = self._writer or self._open()
+            about: dict[str, Any] = {"source": self.source, "driver": self.driver, "meta": dict(self.meta)}
+            self._writer.add(self._finished[0].episode(**about))
+            self._finished.popleft()
+            self.kept += 1
 
 
 def corrections(folder: Path, **about: Any) -> EpisodeRecorder:

@@ -200,9 +200,7 @@ class Imitation(DrivingTask):
         return {**batch, "frames": relight(batch["frames"], generator)}
 
     def loss(self, outputs: Tensor, batch: Batch, weights: Tensor, soft: float) -> tuple[Tensor, Tensor]:
-        if "teacher" in batch:
-            return choice_loss(outputs, batch, weights, soft)
-        return self.control_loss(outputs, batch)
+        return choice_loss(outputs, batch, weights, soft) if "teacher" in batch else self.control_loss(outputs, batch)
 
     def control_loss(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Squared error of steering and pedal, and number of errors."""

@@ -79,9 +79,7 @@ class SeriesTask(Task):
     def counted(self, batch: Batch) -> Tensor:
         """Where there is something to learn: a known target that is scored and no padding; like ``target``."""
         known = self.known(batch["target"])
-        if known.ndim == 1:
-            return known
-        return known & ~batch["padding"] & batch.get("scored", known)
+        return known if known.ndim == 1 else known & ~batch["padding"] & batch.get("scored", known)
 
     @abstractmethod
     def known(self, target: Tensor) -> Tensor:

@@ -39,9 +39,7 @@ class Batches:
                 first = int(torch.randint(self.chunk, (), generator=generator))
             edges = [0, *range(first or self.chunk, length, self.chunk), length]
             cuts += [Block(sample, a, b) for a, b in pairwise(edges)]
-        if generator is None:
-            return cuts
-        return [cuts[i] for i in torch.randperm(len(cuts), generator=generator).tolist()]
+        return cuts if generator is None else [cuts[i] for i in torch.randperm(len(cuts), generator=generator).tolist()]
 
     def epoch(self, epoch: int | None, seed: int) -> list[list[Block]]:
         """The chunks of each batch of an epoch; ``None``: everything once, in order, for validation."""

@@ -20,7 +20,6 @@ from nacdrive.envs.start import LAP_RULES, MIDDLE, LapRule, Start
 
 ACTIONS = ("nothing", "right", "left", "gas", "brake")
 RENDERERS: dict[str, type[LazyCarRacing]] = {"official": LazyCarRacing, "fast": FastCarRacing}
-Renderer = Literal["official", "fast"]
 OBSERVATIONS: dict[str, Literal["rgb", "grey"]] = {
     "rgb": "rgb", "color": "rgb", "colour": "rgb", "grey": "grey", "gray": "grey",
 }  # fmt: skip
@@ -102,7 +101,7 @@ class CarRacingEnv(DrivingEnv):
     def __init__(
         self,
         *,
-        renderer: Renderer = "official",
+        renderer: Literal["official", "fast"] = "official",
         repeat: int = 4,
         max_frames: int = 1000,
         continuous: bool = False,

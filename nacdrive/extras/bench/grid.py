@@ -42,7 +42,6 @@ EVALUATED_FOLDERS: dict[str, tuple[str, ...]] = {
     "hust": ("hust", "hust_features"),
 }
 """Folders of tasks that are tested with the model of another."""
-OnProgress = Callable[[Cell, dict[str, Any]], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,7 +249,7 @@ def row_problem(row: Result) -> str | None:
 def compute(
     grid: Grid,
     config: TableConfig,
-    on_progress: OnProgress,
+    on_progress: Callable[[Cell, dict[str, Any]], None],
     on_result: Callable[[Cell, Result], None],
     *,
     until: float = math.inf,

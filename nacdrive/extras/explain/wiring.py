@@ -110,9 +110,7 @@ def bundles(weights: Matrices) -> list[Bundle]:
 
 def heights(drawn: list[Bundle]) -> dict[str, NDArray[np.float64]]:
     """Where each neuron of each group stands, 0 .. 1: near those that its strong synapses lead to."""
-    sizes: dict[str, int] = {}
-    for bundle in drawn:
-        sizes |= {bundle.source: bundle.weights.shape[0], bundle.target: bundle.weights.shape[1]}
+    sizes = {name: n for one in drawn for name, n in zip((one.source, one.target), one.weights.shape, strict=True)}
     places: dict[str, NDArray[np.float64]] = {}
     for group in (*MOTORS, "command", "inter", "query", "key", "features"):
         if group not in sizes:

@@ -399,9 +399,8 @@ def _nac(net: NetworkDescription, step: NACStep) -> _Sequence:
     ]
     inter_part, command_part = "    float(*s)[COMMAND] = z;\n", ""
     if step.inter is not None and step.inter_bias is not None:
-        blocks = command // PAIR_BLOCK
         weight = padded(padded(step.inter, 1, inters), 2, PAIR_BLOCK)
-        arranged = weight.reshape(heads, inter, blocks, PAIR_BLOCK).transpose(0, 2, 1, 3)
+        arranged = weight.reshape(heads, inter, -1, PAIR_BLOCK).transpose(0, 2, 1, 3)
         arrays += arrays_of("inter", arranged, padded(step.inter_bias, 1, PAIR_BLOCK))
         inter_part = part("nac_inter.c")
     if step.command is not None and step.command.any():

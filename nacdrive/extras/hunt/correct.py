@@ -216,17 +216,17 @@ def show_training(config: HuntConfig, name: str) -> Iterator[TrainCallbacks]:
 def in_words(result: dict[str, Any], old: str, plain: int) -> str:
     """What the training changed, against the ``old`` policy."""
 
-    def sure(numbers: dict[str, Any] | None, form: str) -> str:
+    def sure(numbers: dict[str, Any] | None, form: str, unit: str = "") -> str:
         if numbers is None or numbers["interval95"] is None:
-            return "not known of so few"
-        return f"{numbers['value']:{form}}, {between(numbers['interval95'], form)}"
+            return "too few to say"
+        return f"{numbers['value']:{form}}{unit}, {between(numbers['interval95'], form)}"
 
     areas = result["areas"]
     parts = [f"{area} {a['failed_before']} -> {a['failed_after']} of {a['episodes']}" for area, a in areas.items()]
     each = f": {', '.join(parts)}" if len(parts) > 1 else ""
     return (
         f"fresh episodes of that kind: {result['failed_before']} of {result['episodes']} failed {old}, "
-        f"{result['failed_after']} after ({sure(result['fewer'], '+.0%')} fewer){each}\n"
+        f"{result['failed_after']} after ({sure(result['fewer'], '+.0%', ' fewer')}){each}\n"
         f"undisturbed, {plain} other tracks: return {sure(result['undisturbed_gain'], '+.1f')}"
     )
 

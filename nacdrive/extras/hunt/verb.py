@@ -206,7 +206,8 @@ def report(
     ]  # fmt: skip
     print("\n".join(lines + markdown(header, table[:SHOWN])) if ranked else "\n".join(lines))
     commands = [f"{place}. `{row['command']}`" for place, row in enumerate(ranked, 1)]
-    write_text(folder / REPORT, "\n".join([*lines, *markdown(header, table), "", "Again:", "", *commands, ""]))
+    listed = [*markdown(header, table), "", "Again:", "", *commands, ""] if ranked else []
+    write_text(folder / REPORT, "\n".join([*lines, *listed]))
     summary = {
         "episodes": len(rows), "failures": len(ranked), "unfair": unfair,
         "repeated": {"driven": len(again), "same": sum(again)}, **counts, "patterns": plain(shown),
@@ -215,7 +216,7 @@ def report(
     write_json(folder / SUMMARY, {**summary, "run": run_record(config)})
     if len(ranked) > SHOWN:
         print(f"and {len(ranked) - SHOWN} more")
-    print(f"commands that repeat them: {folder / REPORT}")
+    print(f"{'commands that repeat them' if ranked else 'report'}: {folder / REPORT}")
     return summary
 
 

@@ -93,9 +93,9 @@ class TeachCard(Card):
             try:
                 self.recorder(tick)
             except (UserError, OSError) as error:
-                # The recorder still has the correction.
+                # The recorder still has what was corrected.
                 if not self._retry_s:
-                    self._say(f"the last correction waits in memory, and no other is kept: {why_of(error)}")
+                    self._say(f"corrections wait in memory until they can be written: {why_of(error)}")
                 self._retry_s = time.monotonic() + RETRY_S
             else:
                 self._retry_s = 0.0
@@ -341,7 +341,11 @@ def teach_card(config: Any, loaded: LoadedDrive) -> TeachCard | None:
     usual = (*map(Path, learnt.get("data", ())), spec.recording_folder)
     data = config.data or tuple(dict.fromkeys(folder for folder in usual if task.knows(folder)))
     if not data and not config.teach:
+        print("the page has no Teach button: give --data the recordings that the policy has learnt from.", flush=True)
         return None
+    for folder in data:
+        if not task.knows(folder):
+            task.load([folder])  # which says what it is in its place
     if not data or not all(map(task.knows, data)):
         raise UserError(
             f"--teach mixes what you do with what {driver.name} has learnt from, so that nothing is unlearnt: give "

@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import json
 import shlex
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -40,6 +42,7 @@ from nacdrive.models import Policy, PolicyConfig, load_policy, save_policy
 from nacdrive.rollout.recorder import EpisodeBuffer, corrections, executed_action
 from nacdrive.rollout.train_config import TrainConfig
 from nacdrive.rollout.train_policy import round_path, train_policy
+from nacdrive.tasks.driving import DrivingTask
 from tests.helpers.episodes import make_episode
 from tests.helpers.ticks import make_tick
 
@@ -218,7 +221,7 @@ def test_a_teaching_goes_on_where_a_killed_one_stopped(teaching: Teaching, train
         Teaching(teaching.folder, teaching.recording, other).open(overwrite=False, resume=True)
 
 
-def test_a_full_disk_is_one_sentence_and_the_correction_waits_for_room(
+def test_a_full_disk_is_one_sentence_and_all_corrections_wait_for_room(
     card: TeachCard, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(*_: object) -> None:
@@ -227,14 +230,16 @@ def test_a_full_disk_is_one_sentence_and_the_correction_waits_for_room(
     monkeypatch.setattr(teach_module, "RETRY_S", 0.0)
     with monkeypatch.context() as disk:
         disk.setattr(RecordingWriter, "add", full)
-        correct(card, 7)
+        for seed in (7, 8, 9):
+            correct(card, seed)
         assert (card.teaching.recording / MANIFEST).exists() and card.teaching.pending == ()
-    said = capsys.readouterr().out
-    assert said.count("the last correction waits in memory") == 1 and "no space is left on the disk" in said
-    card.listen(tick_of(30, 7))
-    assert card.recorder is not None and card.recorder.kept == 1
-    assert len(Recording.open(card.recorder.folder).load(0)) == 20
-    assert len(card._wait_for_more()) == 1, "and is learnt from"
+    printed = capsys.readouterr().out
+    assert printed.count("corrections wait in memory") == 1 and "no space is left on the disk" in printed
+    card.listen(tick_of(30, 9))
+    assert card.recorder is not None and card.recorder.kept == 3
+    recording = Recording.open(card.recorder.folder)
+    assert [(recording.load(k).seed, len(recording.load(k))) for k in range(3)] == [(7, 20), (8, 20), (9, 20)]
+    assert len(card._wait_for_more()) == 3, "and are learnt from"
 
 
 @pytest.mark.parametrize("full", ["write_json", "atomic_path"])
@@ -440,7 +445,7 @@ def test_the_button_and_what_if_stand_on_one_page(old_laps: Path, first: Path) -
     ("options", "sentence"),
     [
         ({"driver": "ppo"}, "--teach teaches a policy of a .pt file, and ppo is none"),
-        ({"data": (Path("nowhere"),)}, "give --data its recordings, of CarRacing"),
+        ({"data": (Path("nowhere"),)}, "there is no folder nowhere: check the path"),
         (
             {"model": "nac_steady_continuous", "data": (shipped("recordings") / "carracing-sample",)},
             "nac_steady_continuous has learnt steering and pedals, and --data holds others",
@@ -452,6 +457,40 @@ def test_who_cannot_be_taught_is_refused_before_the_drive(options: dict[str, Any
     assert config.allow_control and config.seed == 3_000_000, "nobody learns from the tracks of the test"
     with pytest.raises(UserError, match=sentence):
         teach_card(config, load(config))
+
+
+def test_a_folder_of_another_environment_is_named(old_laps: Path, first: Path, tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path / "road", source="udacity", fps=12.5, expert="none")
+    writer.add(make_episode(source="udacity"))
+    config = DriveConfig(teach=True, data=(old_laps, tmp_path / "road"), model=str(first))
+    with pytest.raises(UserError, match=r"road was recorded in 'udacity', not in 'carracing'"):
+        teach_card(config, load(config))
+
+
+def test_a_page_without_old_laps_says_why_nobody_can_teach(
+    first: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = DriveConfig(allow_control=True, model=str(first))
+    loaded = load(config)
+    monkeypatch.setattr(DrivingTask, "knows", lambda *_: False)
+    assert teach_card(config, loaded) is None
+    assert "no Teach button: give --data the recordings" in capsys.readouterr().out
+
+
+def test_two_who_correct_the_same_policy_are_one_too_many_before_either_drives(tmp_path: Path) -> None:
+    other = (
+        "import sys; from pathlib import Path; from nacdrive.rollout.recorder import corrections; "
+        "mine = corrections(Path('both'), source='carracing', fps=20.0); print('mine', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", other], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == "mine\n"
+        with pytest.raises(UserError, match=r"another nacdrive \(process \d+\) writes into .*both: wait until"):
+            corrections(tmp_path / "both", source="carracing", fps=20.0)
+        process.communicate("")
+    assert not (tmp_path / "both").exists(), "who has corrected nothing leaves no folder"
 
 
 def test_a_lesson_agrees_within_a_tenth_of_the_steering_or_in_the_choice() -> None:
