@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, quoted
 from nacdrive.common.optional import named_extras
 from nacdrive.common.paths import find_model, find_recording
 from nacdrive.common.result_folder import release_folders
@@ -86,7 +86,8 @@ def load_policy(
     check_name(layer)
     if not isinstance(policy, Policy):
         raise UserError(f"{name} is a graph, whose layer cannot be exchanged: give the .pt file.")
-    return policy.with_layer(layer, **options)
+    with quoted(f"{layer} cannot be made with these options (", "): see docs/sequence.md.", TypeError):
+        return policy.with_layer(layer, **options)
 
 
 @named_extras()

@@ -178,6 +178,11 @@ def test_what_is_given_by_its_name_alone_is_asked_for_by_it(env: DrivingEnv, tmp
         (r"expert object\(\) is no name", lambda: nacdrive.evaluate("constant", env, 1, expert=object())),
         ("no name of an environment", lambda: nacdrive.evaluate("constant", lambda: env, 1)),  # type: ignore[arg-type]
         ("no name of an environment", lambda: nacdrive.record(tmp_path / "own", env, 1)),  # type: ignore[arg-type]
+        (
+            "nac-key cannot be made with these options",
+            lambda: nacdrive.load_policy("nac_steady", layer="nac-key", window=8),
+        ),
+        ("gru cannot be made with these options", lambda: nacdrive.load_policy("nac_steady", layer="gru", windows=8)),
         ("no name of a layer", lambda: nacdrive.load_policy("nac_steady", layer=nacdrive.NAC)),  # type: ignore[arg-type]
     ):
         with pytest.raises(UserError, match=sentence):

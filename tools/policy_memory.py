@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from rich.progress import track
 from roads_curve import read
 
 from nacdrive.common.action import Action
+from nacdrive.common.errors import UserError
 from nacdrive.common.files import read_json, write_json
 from nacdrive.common.plugins import load_object
 from nacdrive.common.runs import run_record
@@ -239,4 +241,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except UserError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)

@@ -25,8 +25,10 @@ def with_all_keys(policy: Policy, window: int | None = None, *, between_frames: 
     """``policy``, deciding by its newest ``window`` frames (all of them if not given) and by every one of their keys;
     ``between_frames``, too, if it does or is to.
 
-    ``UserError`` where it was taught with fewer frames, or has no memory to decide from between them.
+    ``UserError`` where it was taught with fewer frames, or has no memory.
     """
+    if policy.config.model == MEMORYLESS:
+        raise UserError(f"{policy.name} remembers nothing: give a policy whose layer does.")
     config, options = policy.config, dict(policy.config.options)
     taught_with = {"window": config.window, "topk": options.pop("topk", None)}
     config = replace(config, between_frames=between_frames or config.between_frames)

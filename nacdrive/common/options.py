@@ -84,9 +84,7 @@ def type_hints(owner: Any) -> dict[str, Any]:
 def limits(kind: Any) -> Interval | None:
     """The limits that stand beside a type, also where it may be None or there are several values."""
     # What is said beside a type is among its arguments.
-    if isinstance(kind, Interval):
-        return kind
-    return next(filter(None, map(limits, get_args(kind))), None)
+    return kind if isinstance(kind, Interval) else next(filter(None, map(limits, get_args(kind))), None)
 
 
 def choices_of(kind: Any) -> tuple[Any, ...]:

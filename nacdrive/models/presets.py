@@ -2,9 +2,9 @@
 
 What drives must know when: a frame may be late or lost, and a memory that cannot tell its frames apart by their age is
 a bag of them. So ``nac-exact``, ``nac-euler`` and ``nac-steady`` are here the three modes of ``nac-key``, whose circuit
-reads the key and whose time is the true lag, over a window longer than the keys that it keeps. It gets lags alone, no
-clock: a drive may last for hours. Every layer gets the same few features of a frame, so that policies differ in the
-layer alone.
+reads the key and whose time is the true lag, over a window longer than the keys that it keeps; ``nac-pw`` keeps all. It
+gets lags alone, no clock: a drive may last for hours. Every layer gets the same few features of a frame, so that
+policies differ in the layer alone.
 
 A model file names the layer itself and its options, so no name is looked up here again when it is loaded.
 """
@@ -18,7 +18,7 @@ from nacdrive.common.options import Options
 
 LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
     f"nac-{mode}": ("nac-key", {"mode": mode, "time_features": 0, "topk": 8}) for mode in ("exact", "euler", "steady")
-}
+} | {"nac-pw": ("nac-key", {"mode": "exact", "time_features": 0})}
 """Names that stand for another layer where something drives: that layer and its options."""
 SIZES: dict[str, Any] = {"projection": 64, "d_model": 64, "num_heads": 4}
 MEMORYLESS = "dense"

@@ -53,9 +53,7 @@ class Synapses(nn.Module):
 
     def effective(self) -> Tensor:
         """Weights with absent synapses at zero, ``[copies, sources, targets]``."""
-        if self.polarity == "fixed":
-            return self.weight.abs() * (self.sign * self.mask)
-        return self.weight * self.mask
+        return self.weight.abs() * (self.sign * self.mask) if self.polarity == "fixed" else self.weight * self.mask
 
 
 class FirstLayer(NamedTuple):

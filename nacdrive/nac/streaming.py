@@ -76,9 +76,8 @@ class Snapshot:
     @staticmethod
     def of(module: nn.Module) -> Snapshot | None:
         """None where changes could not be noticed: inference tensors do not count theirs."""
-        if any(x.is_inference() for x in [*module.parameters(), *module.buffers()]):
-            return None
-        return Snapshot(module)
+        inference = any(x.is_inference() for x in [*module.parameters(), *module.buffers()])
+        return None if inference else Snapshot(module)
 
     def is_current(self, module: nn.Module) -> bool:
         """Whether they are those of ``module`` and unchanged: a write raises a tensor's version, ``.to()`` moves it."""

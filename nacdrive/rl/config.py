@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from nacdrive.models.agents.memory import MemorySpec
 
 NO_MEMORY = "none"
+MAX_FRAMES = 1000
+"""Of an episode of CarRacing."""
 Channels = Annotated[int, Interval(ge=1, le=1024)]
 
 
@@ -72,6 +74,12 @@ class AgentTraining(FormOption, BatchOption, SeedOption, defaults={"batch_size":
             given = "--paper-form is" if self.paper_form else "--memory-options are"
             raise UserError(f"{given} for a memory: give --model, such as nac-steady.")
         _ = self.layer_options
+
+    def check_memory(self, most: int) -> None:
+        """``UserError`` if it is longer than a drive of ``most`` decisions."""
+        window = self.memory_window
+        if self.model != NO_MEMORY and window > max(most, AgentTraining.memory_window):
+            raise UserError(f"--memory-window is {window}, and a drive has at most {most} decisions: give no more.")
 
     @property
     def layer_options(self) -> dict[str, Any]:
@@ -162,6 +170,8 @@ class PpoConfig(
             raise UserError(f"--actions is for carracing; {spec.name} says itself what it takes: leave it out.")
         if self.batch_size < 2 or self.n_steps * self.n_envs < 2:
             raise UserError("PPO compares decisions: give 2 or more as --batch-size and as --n-steps times --n-envs.")
+        if self.shaped:
+            self.check_memory(math.ceil(MAX_FRAMES / (self.repeat or 1)))
 
     @property
     def shaped(self) -> bool:
@@ -226,9 +236,7 @@ class ImitateConfig(
         if min(self.learning_rate) <= 0:
             raise UserError("--learning-rate is 0: give numbers above 0.")
         check_rate(self.disturbance, CARRACING.name, CARRACING.frames_per_second)
-        window, most = self.memory_window, self.most_decisions
-        if self.model != NO_MEMORY and window > max(most, AgentTraining.memory_window):
-            raise UserError(f"--memory-window is {window}, and a drive has at most {most} decisions: give no more.")
+        self.check_memory(self.most_decisions)
 
     @property
     def most_decisions(self) -> int:

@@ -16,9 +16,8 @@ from nacdrive.envs.carracing.lazy import FPS
 from nacdrive.envs.registry import EnvSpec, env_spec
 from nacdrive.envs.seeds import EXPERT_TRAINING
 from nacdrive.models.agents.view import FrameStack, View
-from nacdrive.rl.config import Shaping
+from nacdrive.rl.config import MAX_FRAMES, Shaping
 
-MAX_FRAMES = 1000
 REWARD_SCALE = 0.01
 NEARLY_ALL = 0.95
 """Share of visited tiles from which a stall no longer counts as a failure."""

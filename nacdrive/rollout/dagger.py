@@ -102,8 +102,7 @@ def collect(
     there = {info.seed for info in writer.episodes}
     missing = [track for track in round_.tracks if track not in there]
     processes = 0 if ray is None and min(workers, len(missing)) <= 1 else workers
-    done = run_by_method(MixtureWorker, (round_,), "drive", missing, workers=processes, ray=ray)
-    with closing(done):
+    with closing(run_by_method(MixtureWorker, (round_,), "drive", missing, workers=processes, ray=ray)) as done:
         for _, episode in done:
             writer.add(episode)
             on_episode(episode)

@@ -186,6 +186,7 @@ def test_minutes_end_a_training_between_two_updates_and_it_can_go_on(tmp_path: P
     [
         ({"minutes": 0.0}, "--minutes is 0"),
         ({"model": "lstm", "memory_window": 1}, "--memory-window is 1"),
+        ({"model": "lstm", "memory_window": 251, "env": "carracing"}, "has at most 250 decisions: give no more"),
         ({"model": "lstm", "memory_width": 0}, "--memory-width is 0"),
         ({"model": "lstm", "memory_options": "{"}, "--memory-options is no JSON"),
         ({"model": "lstm", "memory_options": "[1]"}, "no JSON object"),

@@ -163,11 +163,10 @@ def left_out(config: TableConfig) -> dict[str, str]:
     # The challenge is about one task; which others it lacks is no news.
     if config.tasks or config.protocol == "challenge":
         return {}
-    tasks = {name: load_task(name, config.protocol) for name in PAPER_TASKS}
     return {
         name: f"{name}: only under --protocol {other_protocol(config)}. {task.note_of(name)}"
-        for name, task in tasks.items()
-        if not task.metrics_of(name)
+        for name in PAPER_TASKS
+        if not (task := load_task(name, config.protocol)).metrics_of(name)
     }
 
 
