@@ -2,11 +2,11 @@
 
     OMP_NUM_THREADS=1 python benchmarks/latency.py [--episodes 2] [--write docs/results/latency.md]
 
-Every policy drives whole official CarRacing episodes through ``drive_episode``, the simulator's drawing between two
-decisions included, so that caches are as cold as in life. Latency does not depend on what the weights have learnt:
-the weights are fresh ones of the shipped size. Two clocks: the wall's, which other jobs of the machine slow down,
-and the CPU's, which they hardly touch. The first ten decisions (allocations) are left out. Exit code 1 if the 99th
-percentile of CPU time of a window of 1 or 16 frames reaches 20 ms for a NAC policy.
+The four policies that ship, and the first with another layer in the place of its own (as wide, untrained: latency
+does not depend on what weights have learnt), drive whole official CarRacing episodes, the simulator's drawing between
+two decisions included, so that caches are as cold as in life. Two clocks: the wall's, which other jobs of the machine
+slow down, and the CPU's, which they hardly touch. The first ten decisions (allocations) are left out. Exit code 1 if
+the 99th percentile of CPU time of one that ships is above 1.5 ms.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from nacdrive.common.action import Action
 from nacdrive.common.files import write_text
 from nacdrive.common.runs import package_versions
 from nacdrive.envs.base import DrivingEnv, Frame, Info
-from nacdrive.envs.carracing.env import BRAKE, STEERING, THROTTLE, make_carracing
+from nacdrive.envs.carracing.env import make_carracing
 from nacdrive.envs.seeds import EXPERT_VALIDATION
-from nacdrive.models import Policy, PolicyConfig
+from nacdrive.models import Policy, load_policy
 from nacdrive.rollout.rollout import rollout
 
-MODELS = ("nac-steady", "nac-exact", "nac-euler", "lstm", "mha")
-WINDOWS = (1, 16)
+SHIPPED = ("nac_steady", "nac_exact", "nac_euler", "nac_steady_continuous")
+OTHERS = ("lstm", "mha")
 WARM_UP = 10
-LIMIT_MS = 20.0
+LIMIT_MS = 1.5
 
 
 @dataclass
@@ -61,11 +61,9 @@ class Clocked:
         return action
 
 
-def measure(model: str, window: int, episodes: int) -> Clocked:
-    torch.manual_seed(0)
-    actions = tuple(zip(STEERING, THROTTLE, BRAKE, strict=True))
-    clocked = Clocked(Policy.new(PolicyConfig(task="carracing", model=model, actions=actions, window=window), model))
-    world = make_carracing(repeat=clocked.policy.repeat)
+def measure(policy: Policy, episodes: int) -> Clocked:
+    clocked = Clocked(policy)
+    world = make_carracing(repeat=policy.repeat, continuous=policy.config.continuous)
     for episode in range(episodes):
         for _ in rollout(world, clocked, EXPERT_VALIDATION.start + episode):
             pass
@@ -84,15 +82,18 @@ def main() -> int:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
     rows, slow = [], []
-    for model in MODELS:
-        for window in WINDOWS:
-            clocked = measure(model, window, options.episodes)
-            cpu, wall = (np.array(clock[WARM_UP:]) for clock in (clocked.cpu_ms, clocked.wall_ms))
-            numbers = [np.median(cpu), np.percentile(cpu, 99), np.median(wall), np.percentile(wall, 99)]
-            rows.append(f"| {model} | {window} | {len(cpu)} | " + " | ".join(f"{n:.2f}" for n in numbers) + " |")
-            print(rows[-1], flush=True)
-            if model.startswith("nac") and numbers[1] >= LIMIT_MS:
-                slow.append(f"{model} with {window} frames: {numbers[1]:.1f} ms")
+    torch.manual_seed(0)
+    policies = [load_policy(f"carracing/{name}") for name in SHIPPED]
+    policies += [policies[0].with_layer(layer) for layer in OTHERS]
+    for policy in policies:
+        clocked = measure(policy, options.episodes)
+        cpu, wall = (np.array(clock[WARM_UP:]) for clock in (clocked.cpu_ms, clocked.wall_ms))
+        numbers = [np.median(cpu), np.percentile(cpu, 99), np.median(wall), np.percentile(wall, 99)]
+        about = f"| {policy.name} | {policy.config.window} | {len(cpu)} | "
+        rows.append(about + " | ".join(f"{n:.2f}" for n in numbers) + " |")
+        print(rows[-1], flush=True)
+        if policy.name in SHIPPED and numbers[1] > LIMIT_MS:
+            slow.append(f"{policy.name}: {numbers[1]:.1f} ms")
 
     versions = package_versions()
     load = f", load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores" if hasattr(os, "getloadavg") else ""
@@ -118,7 +119,7 @@ def main() -> int:
     if options.write:
         write_text(options.write, text)
     if slow:
-        print(f"99th percentile at or above {LIMIT_MS:.0f} ms: {'; '.join(slow)}", file=sys.stderr)
+        print(f"99th percentile above {LIMIT_MS} ms: {'; '.join(slow)}", file=sys.stderr)
     return 1 if slow else 0
 
 

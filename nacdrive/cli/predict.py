@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 MODELS = {"pronostia": "nac_exact.pt", "emnist": "nac_lag.pt", "par": "nac_lag.pt"}
 """Task -> the model file that is looked for if none is given."""
-HOUR_S = 3600.0
 
 
 class PredictConfig(
@@ -72,7 +71,7 @@ def predict_wear(config: PredictConfig, model: TrainedSeries, out: Path) -> obje
 
     from nacdrive.extras.bearings.life import document, predict_lives, summary, table, write_files
 
-    bearings = predict_lives(model, config.data, [hours * HOUR_S for hours in config.lives_h])
+    bearings = predict_lives(model, config.data, [hours * 3600.0 for hours in config.lives_h])
     for name, bearing in bearings.items():
         Console().print(table(name, bearing, config.rows or 8))
         print(summary(name, bearing))

@@ -82,5 +82,4 @@ def watched(config: RecordConfig, stack: ExitStack) -> tuple[list[Listener] | No
     who = "a person" if config.by_hand else config.driver or config.expert
     choices = Drive(config.env, driver=KEYBOARD).load().actions
     title = f"{who} on {config.spec.title}, recorded"
-    page = open_page(stack, config.host, config.page_port, title, choices=choices, control=control)
-    return [page.publish], control
+    return [open_page(stack, config.host, config.page_port, title, choices=choices, control=control).publish], control

@@ -129,8 +129,7 @@ class RacingLine(Driver):
         near = (self._at + np.arange(-4, 12)) % count
         self._at = at = int(near[np.argmin(((self.line[near] - (x, y)) ** 2).sum(axis=1))])
         step_x, step_y = self.line[(at + 1) % count] - self.line[at - 1]
-        length = math.hypot(step_x, step_y)
-        beyond = ((x - self.line[at, 0]) * step_x + (y - self.line[at, 1]) * step_y) / length
+        beyond = ((x - self.line[at, 0]) * step_x + (y - self.line[at, 1]) * step_y) / math.hypot(step_x, step_y)
         return float(self.along[at] + beyond)
 
     def _at_s(self, values: NDArray[np.float64], s: float) -> float:

@@ -56,8 +56,7 @@ class GymEnv(DrivingEnv):
         if repeat < 1 or (max_frames is not None and max_frames < 1):
             raise UserError(f"repeat ({repeat}) and max_frames ({max_frames}) must be at least 1.")
         self.env, self.name, self.repeat, self.max_frames = env, name, repeat, max_frames
-        fps = env.metadata.get("render_fps") or USUAL_FPS
-        self._frame_s = step_s if step_s is not None else 1 / float(fps)
+        self._frame_s = step_s if step_s is not None else 1 / float(env.metadata.get("render_fps") or USUAL_FPS)
         self.step_s = self._frame_s * repeat
         self.metadata = {"render_modes": ["rgb_array"], "render_fps": 1 / self.step_s}
         self.render_mode = "rgb_array"

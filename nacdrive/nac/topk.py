@@ -178,8 +178,7 @@ def _choose(q: Tensor, k: Tensor, mask: AttentionMask, how: Choice, size: int | 
     elif size is None:
         index = in_rows(q, mask, keys, lambda part, r: _exact(part, k, r, topk))
     else:
-        count = max(how.blocks or 0, math.ceil(topk / size) + 1)
-        index = by_partition(q, k, mask, topk, min(size, keys), count)
+        index = by_partition(q, k, mask, topk, min(size, keys), max(how.blocks or 0, math.ceil(topk / size) + 1))
     return F.pad(index, (0, topk - index.shape[-1]), value=-1)
 
 

@@ -227,11 +227,10 @@ class Imitation:
         config = self.config
         beta = 1.0 if self.round == 0 else config.beta * 0.5 ** (self.round - 1)
         rng = np.random.default_rng([config.seed, self.round, track])
-        noise = config.steering_noise if track % 2 else 0.0
         # Random numbers of its own, so that the drive's are the same whatever its camera.
         chosen = np.random.default_rng([config.seed, self.round, track, 1])
         camera = config.disturbance.draw(chosen) if config.vary_camera else config.disturbance
-        how = {"camera": camera, "beta": beta, "steering_noise": noise}
+        how = {"camera": camera, "beta": beta, "steering_noise": config.steering_noise if track % 2 else 0.0}
         loaded = self.loaded(ask, load_teacher(config.expert), **how)
         frames, labels = [], []
         times: list[float] = []
@@ -247,9 +246,8 @@ class Imitation:
                 times.append(tick.taken_s)
                 frames.append(self.view.small(tick.frame)[0])
                 labels.append(label_of(tick.expert))
-        finished = tick.next_info["laps"] > 0
         stacked = np.stack(frames), np.array(labels, np.float32), np.array(times)
-        return LabelledDrive(*stacked, tick.episode_return, finished)
+        return LabelledDrive(*stacked, tick.episode_return, tick.next_info["laps"] > 0)
 
     def collect(self) -> list[LabelledDrive]:
         """The round's labelled drives, in the order of their tracks."""
@@ -330,8 +328,7 @@ class Imitation:
         config = self.config
         evaluation = self.evaluate(EXPERT_VALIDATION.start, config.eval_episodes) if evaluated else None
         seconds = self.earlier_s + time.monotonic() - self.began
-        returns = [drive.episode_return for drive in drives]
-        driven = {"return": round(float(np.mean(returns)), 2)} if drives else {}
+        driven = {"return": round(float(np.mean([drive.episode_return for drive in drives])), 2)} if drives else {}
         driven |= {"finished": float(np.mean([drive.finished for drive in drives]))} if drives else {}
         line = {
             "round": self.round, "seconds": round(seconds, 1), "steps": self.step, "decisions": self.drives.count,

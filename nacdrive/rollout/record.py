@@ -213,9 +213,8 @@ class EpisodeDriver:
             recipe |= {"min_return": config.min_return} if config.min_return is not None else {}
             recipe |= config.road.given | ({"roads": config.roads} if config.roads is not None else {})
         else:
-            expert = driver_checksum(config.expert) if config.expert is not None else None
             recipe = {
-                "expert_sha256": expert,
+                "expert_sha256": driver_checksum(config.expert) if config.expert is not None else None,
                 **recipe,
                 "repeat": self.loaded.repeat,
                 "every_frame": config.every_frame,

@@ -90,8 +90,7 @@ def sequences(runs: Events) -> list[dict[str, Tensor]]:
     The time is a feature too, so that layers that feel no time are not blind to where on the page an event lies.
     """
     x = torch.from_numpy(np.stack([runs.value, runs.duration, runs.t_s], axis=-1))
-    lengths = (~runs.padding).sum(axis=1)
-    return [{"x": row[:n], "t": row[:n, 2]} for row, n in zip(x, lengths.tolist(), strict=True)]
+    return [{"x": row[:n], "t": row[:n, 2]} for row, n in zip(x, (~runs.padding).sum(axis=1).tolist(), strict=True)]
 
 
 def padded(runs: Events) -> list[dict[str, Tensor]]:

@@ -12,11 +12,10 @@ from matplotlib.figure import Figure
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import atomic_path
 
-DPI = 200
 FORMATS = (".png", ".svg", ".pdf")
 
 
-def save(figure: Figure, target: Path, dpi: float = DPI) -> None:
+def save(figure: Figure, target: Path, dpi: float = 200) -> None:
     """Write a figure, whole or not at all, in the format that its name ends with: one of ``FORMATS``."""
     FigureCanvasAgg(figure)
     with atomic_path(target) as partial:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from itertools import pairwise
 from typing import Any
@@ -121,12 +121,11 @@ def over_time(rows: Sequence[Row], expert_rows: Sequence[Row]) -> str:
     body += [text(LEFT - 10, y(m) + 4, f"{m:+g}" if experts and m else f"{m:g}", "end") for m in y.marks]
     body += [text(x(m), bottom + 18, f"{m:g} s") for m in x.marks]
     for row, line in zip(driven, lines, strict=True):
-        points = list(zip(times, line, strict=True))
-        body.append(f'<path class="thin" d="{path(points, x, y)}"><title>track {escape(name_of(row))}</title></path>')
+        points = path(zip(times, line, strict=True), x, y)
+        body.append(f'<path class="thin" d="{points}"><title>track {escape(name_of(row))}</title></path>')
     if experts:
         body.append(f'<path class="mean-expert" d="M{LEFT} {y(0.0):g}H{WIDTH - RIGHT}"/>')
-    mean = list(zip(times, lines.mean(axis=0), strict=True))
-    body.append(f'<path class="mean" d="{path(mean, x, y)}"/>')
+    body.append(f'<path class="mean" d="{path(zip(times, lines.mean(axis=0), strict=True), x, y)}"/>')
     return frame(bottom + 28, "Return over time" + (", less the expert's" if experts else ""), body)
 
 
@@ -135,7 +134,7 @@ def held(curve: Sequence[Sequence[float]], times: NDArray[np.float64]) -> NDArra
     return np.interp(times, [p[0] for p in curve], [p[1] for p in curve])
 
 
-def path(curve: Sequence[Sequence[float]], x: Scale, y: Scale) -> str:
+def path(curve: Iterable[Sequence[float]], x: Scale, y: Scale) -> str:
     """The ``d`` of a polyline."""
     return "M" + "L".join(f"{x(t):g} {y(value):g}" for t, value in curve)
 

@@ -63,8 +63,7 @@ class Station:
         near = np.arange(count) if self._index is None else (self._index + np.arange(-REACH, REACH + 1)) % count
         away = np.array((x, y)) - self._line[near]
         # The nearest point of each piece of the line, not its nearest corner: else the count would go in steps.
-        share = (away * self._along[near]).sum(axis=1) / self._lengths[near] ** 2
-        share = np.clip(share, 0.0, 1.0)
+        share = np.clip((away * self._along[near]).sum(axis=1) / self._lengths[near] ** 2, 0.0, 1.0)
         best = int(((away - share[:, None] * self._along[near]) ** 2).sum(axis=1).argmin())
         first, self._index = self._index is None, int(near[best])
         place = float(self._starts[self._index] + share[best] * self._lengths[self._index])

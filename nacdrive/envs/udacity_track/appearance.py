@@ -127,8 +127,7 @@ def varied_day(rng: np.random.Generator, variety: float) -> Appearance:
         changes |= {"ambient": 0.86, "shadows": 0, "zenith": (grey, grey, grey * 1.03), "horizon": (grey * 1.08,) * 3}
     if weather < 0.12:
         # Wet: a dark road whose stones do not show.
-        dark = np.array(day.asphalt) * 0.62
-        changes |= {"asphalt": unit(dark), "asphalt_contrast": 0.4 * day.asphalt_contrast}
+        changes |= {"asphalt": unit(np.array(day.asphalt) * 0.62), "asphalt_contrast": 0.4 * day.asphalt_contrast}
     changes |= {"houses": int(rng.integers(0, 26) * variety), "boulders": int(rng.integers(0, 140) * variety)}
     return replace(day, **changes)
 

@@ -64,8 +64,7 @@ def bent(border: Array, rng: np.random.Generator, side: float, shift: float, str
     """
     before, after = border - np.roll(border, 1, axis=0), np.roll(border, -1, axis=0) - border
     kept = (before != after).any(axis=1) | (rng.random(len(border)) >= straight)
-    moved = border + np.clip(rng.standard_normal(border.shape), -1.6, 1.6) * shift
-    points = moved[kept] * side
+    points = (border + np.clip(rng.standard_normal(border.shape), -1.6, 1.6) * shift)[kept] * side
     angle, stretch_angle = rng.uniform(0, 2 * np.pi, 2)
     stretch = math.sqrt(rng.uniform(0.8, 1.25))
     along = np.array((math.cos(stretch_angle), math.sin(stretch_angle)))

@@ -107,8 +107,7 @@ def draw_line(rng: np.random.Generator, difficulty: float, half_width: float) ->
         border_of(clump(rng, count)), rng, side, shift=0.05 + 0.17 * difficulty, straight=float(rng.uniform(0.2, 0.9))
     )
     line = swayed(rounded_corners(points, rng, least * 1.12), rng)
-    flat = np.c_[line, np.zeros(len(line))]
-    smooth = evenly_spaced(rounded(flat, 3.0 + 3.0 * (1 - difficulty)))[:, :2]
+    smooth = evenly_spaced(rounded(np.c_[line, np.zeros(len(line))], 3.0 + 3.0 * (1 - difficulty)))[:, :2]
     # Inside the tightest bend there must be room for the edge and the slope beside it.
     if np.abs(directions(smooth)[1]).max() > 1 / max(0.85 * least, half_width + 4.0):
         raise UndrivableError("a bend is too tight")

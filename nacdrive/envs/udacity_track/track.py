@@ -104,8 +104,7 @@ class Track:
         first = int(place) % count
         second, share = (first + 1) % count, place - int(place)
         turn = (self.heading[second] - self.heading[first] + np.pi) % (2 * np.pi) - np.pi
-        point = self.line[first] * (1 - share) + self.line[second] * share
-        return point, float(self.heading[first] + share * turn)
+        return self.line[first] * (1 - share) + self.line[second] * share, float(self.heading[first] + share * turn)
 
 
 Stretches = Sequence[tuple[float, float]]

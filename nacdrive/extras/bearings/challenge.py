@@ -175,10 +175,9 @@ def label_of(samples: Sequence[Sample], label: str) -> dict[str, Tensor]:
 
 def challenge_scores(outputs: Sequence[Tensor], samples: Sequence[Sample]) -> dict[str, float]:
     """Official score, and each bearing's answer; see ``NOTE``."""
-    lives = label_of(samples, "lives_s")
     left = {name: float(value) for name, value in label_of(samples, "remaining_s").items()}
     printed = [float(value) for value in label_of(samples, "printed_s").values()]
-    prior = SurvivalPrior(tuple(next(iter(lives.values())).tolist()))
+    prior = SurvivalPrior(tuple(next(iter(label_of(samples, "lives_s").values())).tolist()))
     scores = {"bearings": float(len(left)), "learnt": float(len(prior.lives_s))}
     if outputs[0].shape[1] == 2:
         answers = {name: float(y[-1]) for name, y in joined(samples, [y[:, 1] for y in outputs]).items()}

@@ -26,7 +26,6 @@ from nacdrive.datasets.downloads import is_archive, unpacked
 from nacdrive.datasets.inspect import Finding, OddDataWarning
 
 DAY_S = 86_400.0
-TENTH_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -134,7 +133,7 @@ def temperatures(paths: Sequence[Path], stamps: NDArray[np.float64]) -> NDArray[
     if not paths:
         return None
     rows = np.concatenate([read_table(path, 5, cut=path == paths[-1]) for path in paths])
-    times = rows[:, :3] @ (3600.0, 60.0, 1.0) + rows[:, 3] * TENTH_S
+    times = rows[:, :3] @ (3600.0, 60.0, 1.0) + rows[:, 3] * 0.1
     times += DAY_S * np.cumsum(np.diff(times, prepend=times[:1]) < -DAY_S / 2)
     times -= DAY_S * np.round((times[0] - stamps[0]) / DAY_S)
     times = np.maximum.accumulate(times)
@@ -234,7 +233,6 @@ XJTU_SY = Layout(
 LAYOUTS = {layout.dataset: layout for layout in (PRONOSTIA, XJTU_SY)}
 DATASETS = (*LAYOUTS, "hust")
 TEMPERATURE_FILE = re.compile(r"temp_(\d+)\.csv", re.IGNORECASE)
-HUST_EXPECTED = "files such as B500.mat"
 HUST_RATE_HZ = 51_200.0
 SNAPSHOT = 51_200
 """Samples of a snapshot: each recording of about ten seconds is cut into seconds."""
@@ -265,7 +263,7 @@ def openers(dataset: str, folder: Path) -> list[tuple[str, list[Path], Callable[
     layout = LAYOUTS.get(dataset)
     recordings = sources(layout, folder) if layout else recordings_of(path for files in walk(folder) for path in files)
     if not recordings:
-        expected = layout.expected if layout else HUST_EXPECTED
+        expected = layout.expected if layout else "files such as B500.mat"
         raise UserError(f"{folder} holds no bearing of {dataset}: it should hold {expected}, or archives of them.")
     opener: Callable[[str, str, list[Path]], Bearing] = partial(open_folder, layout) if layout else open_hust
     return [(key[0], paths, partial(opener, *key, paths)) for key, paths in sorted(recordings.items())]

@@ -23,7 +23,6 @@ from nacdrive.layers import build, names
 from nacdrive.models.files import check_device
 
 Row = dict[str, Any]
-MIB = 2**20
 STATUS = Path("/proc/self/status")
 
 
@@ -85,7 +84,7 @@ def measure(model: str, device: str, config: RuntimeConfig) -> Row:
         "time_s": mean,
         "time_std_s": pstdev(times),
         "throughput_per_s": config.batch_size / mean,
-        "peak_mib": None if before is None or after is None else max(0.0, after - before) / MIB,
+        "peak_mib": None if before is None or after is None else max(0.0, after - before) / 2**20,
         "parameters": sum(p.numel() for p in layer.parameters()),
     }
 

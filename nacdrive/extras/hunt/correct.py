@@ -68,8 +68,7 @@ def draw_cases(config: HuntConfig, search: Search, others: Sequence[Case], path:
     training that goes on has the same; more rounds are added.
     """
     if path.exists():
-        known = {"kept": [], **read_object(path)}
-        stored = {name: [Case(**case) for case in cases] for name, cases in known.items()}
+        stored = {name: [Case(**case) for case in cases] for name, cases in {"kept": [], **read_object(path)}.items()}
     else:
         end, most = FIRST_JUDGED + config.judged, 2 * config.dagger * config.dagger_episodes
         chosen = np.random.default_rng(config.seed).permutation(len(others))[:most]

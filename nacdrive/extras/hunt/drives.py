@@ -69,8 +69,7 @@ class HuntWorker:
     def judge(self, case: Case) -> Row:
         """The policy's row, with whether it failed what the reference passed."""
         lookout = Lookout()
-        mine = LoadedDrive(case.of(self.loaded.drive), driver=self.loaded.driver)
-        row, road, _ = episode_of(mine, case, lookout)
+        row, road, _ = episode_of(LoadedDrive(case.of(self.loaded.drive), driver=self.loaded.driver), case, lookout)
         failed: str | None = None
         unfair, reference = False, None
         if needs_reference(row, self.laps, self.least_share, self.loaded.spec.best_return):

@@ -109,9 +109,7 @@ def patterns(rows: Iterable[Row], knobs: Sequence[Knob]) -> list[Pattern]:
     asked: list[tuple[str, list[tuple[bool, bool]]]] = []
     for knob in knobs:
         mine = [row for row in drawn if row["area"] == knob.area]
-        values = [float(row["knobs"].get(knob.option, knob.usual)) for row in mine]
-        values = [abs(value) for value in values] if knob.option in DISTANCES else values
-        asked += divide(knob.words, values, [row["failed"] for row in mine])
+        asked += divide(knob.words, values_of(knob, mine), [row["failed"] for row in mine])
     for name in sorted({name for row in drawn for name in row["road"]}):
         mine = [row for row in drawn if name in row["road"]]
         values, failed = [row["road"][name] for row in mine], [row["failed"] for row in mine]
@@ -124,6 +122,30 @@ def patterns(rows: Iterable[Row], knobs: Sequence[Knob]) -> list[Pattern]:
         asked.append((f"search of {area}", [(row["area"] == area, row["failed"]) for row in drawn]))
     shown = [pattern for words, pairs in asked if (pattern := compare(words, pairs, len(asked))) is not None]
     return sorted(shown, key=lambda pattern: -pattern.interval[0])
+
+
+def values_of(knob: Knob, rows: Iterable[Row]) -> list[float]:
+    """The knob's value in each of the episodes; of a distance to either side, how far."""
+    values = [float(row["knobs"].get(knob.option, knob.usual)) for row in rows]
+    return [abs(value) for value in values] if knob.option in DISTANCES else values
+
+
+def knob_map(rows: Iterable[Row], knobs: Sequence[Knob]) -> list[tuple[str, ...]]:
+    """Of each knob what fails without it in its area, where its values fall into thirds, and what fails of each third.
+
+    What was tried near failures counts too, so this describes where they lie; ``patterns`` says what is shown.
+    """
+    table = []
+    for knob in knobs:
+        mine = [row for row in rows if row["area"] == knob.area and not row["unfair"]]
+        turned, rest = ([row for row in mine if (knob.option in row["knobs"]) == side] for side in (True, False))
+        if len(turned) >= 3 * LEAST and any(row["failed"] for row in mine):
+            limits = np.quantile(values := values_of(knob, turned), (1 / 3, 2 / 3))
+            third = np.searchsorted(limits, values)
+            parts = [rest, *([row for row, k in zip(turned, third, strict=True) if k == part] for part in range(3))]
+            usual, *cells = (f"{sum(row['failed'] for row in part)} of {len(part)}" for part in parts)
+            table.append((knob.words, usual, " and ".join(f"{limit:.3g}" for limit in limits), *cells))
+    return table
 
 
 def divide(words: str, values: Sequence[float], failed: Sequence[bool]) -> list[tuple[str, list[tuple[bool, bool]]]]:

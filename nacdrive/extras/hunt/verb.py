@@ -18,7 +18,7 @@ from nacdrive.common.table import markdown
 from nacdrive.drivers.options import NOBODY
 from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.extras.hunt.config import HuntConfig
-from nacdrive.extras.hunt.judge import count_areas, patterns
+from nacdrive.extras.hunt.judge import count_areas, knob_map, patterns
 from nacdrive.extras.hunt.search import KNOBS, Area, Case, Knob, Search, command, knobs_of
 from nacdrive.rollout.drive import Drive, usual_expert
 from nacdrive.rollout.results import ResultsFile, Row
@@ -177,6 +177,7 @@ def report(
     counts = count_areas(rows)
     unfair = sum(row["unfair"] for row in rows)
     where = f"{drive.name} on {drive.env_spec.title}"
+    columns = ("where they fail, near failures too", "as usual", "thirds at", "lowest", "middle", "highest")
     lines = [
         f"{where}: fails {len(ranked)} of {len(rows)} episodes that {drive.expert} passes"
         + (f"; {unfair} both fail" if unfair else "")
@@ -191,6 +192,7 @@ def report(
             ),
         ),
         "",
+        *([*markdown(columns, by_knob), ""] if (by_knob := knob_map(rows, knobs)) else []),
         *(["Fails more often (of the episodes drawn regardless of failures):", ""] if shown else []),
         *(f"- {pattern}" for pattern in shown),
         *(["Nothing is shown to go with failing: too few episodes, or no one cause."] if not shown and ranked else []),

@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from nacdrive.common.statistics import difference_of_shares
-from nacdrive.extras.hunt.judge import Lookout, compare, count_areas, failure, faults, needs_reference, patterns
+from nacdrive.extras.hunt.judge import (
+    Lookout,
+    compare,
+    count_areas,
+    failure,
+    faults,
+    knob_map,
+    needs_reference,
+    patterns,
+)
 from nacdrive.extras.hunt.search import KNOBS
 from tests.helpers.ticks import make_tick
 
@@ -196,6 +205,18 @@ def test_the_clearest_pattern_comes_first_and_other_areas_are_no_part_of_a_knob(
     assert shown[0].interval[0] > shown[1].interval[0]
     knob = next(knob for knob in KNOBS if knob.option == "noise")
     assert patterns([{**one, "knobs": {"noise": one["road"]["width"]}} for one in rows], (knob,)) == shown
+
+
+def test_a_map_of_the_knobs_counts_what_fails_of_each_third_and_without_the_knob() -> None:
+    heading, noise = (next(knob for knob in KNOBS if knob.option == name) for name in ("start_heading", "noise"))
+    rows = numbered([float(k % 9) * (-1) ** k for k in range(90)], 5.5, above=True, option="start_heading")
+    rows = [{**row, "failed": abs(row["knobs"]["start_heading"]) > 5.5} for row in rows]
+    plain = [{**rows[0], "knobs": {}, "failed": k == 0} for k in range(4)]
+    near = [{**rows[6], "near": 6, "failed": True}, {**rows[6], "unfair": True}]
+    table = knob_map([*rows, *plain, *near], (heading, noise))
+    assert table == [("degrees turned at first", "1 of 4", "3 and 6", "0 of 40", "11 of 31", "20 of 20")]
+    assert knob_map([{**row, "failed": False} for row in rows], (heading,)) == []
+    assert knob_map(rows[:14], (heading,)) == []
 
 
 def test_what_was_driven_is_counted_by_area() -> None:
