@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.action import KEYBOARD, Action
-from nacdrive.common.result_folder import lock_folder
 from nacdrive.datasets.episode import OPTIONAL, SEEN, SIDES, Episode
 from nacdrive.datasets.images import encode_jpeg, encode_png
 from nacdrive.datasets.writer import RecordingWriter
@@ -187,10 +186,8 @@ class EpisodeRecorder(AbstractContextManager["EpisodeRecorder"]):
         self._open: Callable[[], RecordingWriter] = partial(
             RecordingWriter, folder, source=source, fps=fps, expert=teacher or "none", drive=drive, resume=True
         )
-        # What lies there already is judged before anything is driven, and nobody else begins there.
-        exists = folder.exists()
-        lock_folder(folder, self)
-        self._writer = self._open() if exists else None
+        # What lies there already is judged before anything is driven.
+        self._writer = self._open() if folder.exists() else None
         self._new_buffer: Callable[[], EpisodeBuffer] = partial(EpisodeBuffer, label, image)
         self._buffer = self._new_buffer()
         self._finished: deque[EpisodeBuffer] = deque()
@@ -216,8 +213,10 @@ class EpisodeRecorder(AbstractContextManager["EpisodeRecorder"]):
             self._buffer = self._new_buffer()
 
     def _write(self) -> None:
-        while self._finished:
-            self._writer = self._writer or self._open()
+        if self._writer is None and (self._finished or len(self._buffer)):
+            # With the first Tick, so that nobody drives what cannot be kept.
+            self._writer = self._open()
+        while self._writer is not None and self._finished:
             about: dict[str, Any] = {"source": self.source, "driver": self.driver, "meta": dict(self.meta)}
             self._writer.add(self._finished[0].episode(**about))
             self._finished.popleft()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -478,19 +479,23 @@ def test_a_page_without_old_laps_says_why_nobody_can_teach(
     assert "no Teach button: give --data the recordings" in capsys.readouterr().out
 
 
-def test_two_who_correct_the_same_policy_are_one_too_many_before_either_drives(tmp_path: Path) -> None:
+def test_who_corrects_what_another_corrects_is_told_with_the_first_moment(card: TeachCard, capsys: Any) -> None:
     other = (
-        "import sys; from pathlib import Path; from nacdrive.rollout.recorder import corrections; "
-        "mine = corrections(Path('both'), source='carracing', fps=20.0); print('mine', flush=True); sys.stdin.read()"
+        f"import sys; from pathlib import Path; from nacdrive.rollout.recorder import corrections; "
+        f"from tests.extras.teach.test_teach import tick_of; "
+        f"mine = corrections(Path({str(card.teaching.recording)!r}), source='carracing', fps=20.0); "
+        f"mine(tick_of(0, 1, human=True)); print('mine', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", other], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", other], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None and process.stdout.readline() == "mine\n"
-        with pytest.raises(UserError, match=r"another nacdrive \(process \d+\) writes into .*both: wait until"):
-            corrections(tmp_path / "both", source="carracing", fps=20.0)
+        card.listen(tick_of(5, 7, human=True))
+        assert re.search(r"until they can be written: another nacdrive \(process \d+\)", capsys.readouterr().out)
         process.communicate("")
-    assert not (tmp_path / "both").exists(), "who has corrected nothing leaves no folder"
+    for step in range(6, 9):
+        card.listen(tick_of(step, 7, human=step < 8))
+    assert card.recorder is not None and card.recorder.kept == 1, "written when the other has ended"
 
 
 def test_a_lesson_agrees_within_a_tenth_of_the_steering_or_in_the_choice() -> None:
