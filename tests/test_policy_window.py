@@ -49,3 +49,9 @@ def test_all_keys_leave_none_out_and_change_no_weight():
 def test_a_window_that_was_not_taught_is_refused(window):
     with pytest.raises(UserError, match=r"window of 9 frames: give --window from 1 to 9"):
         with_all_keys(small_policy(KIND), window)
+
+
+@pytest.mark.parametrize("between_frames", [False, True])
+def test_a_policy_that_remembers_nothing_is_refused(between_frames):
+    with pytest.raises(UserError, match="remembers nothing: give a policy whose layer does"):
+        with_all_keys(small_policy("dense-choices"), between_frames=between_frames)

@@ -34,7 +34,7 @@ def with_all_keys(policy: Policy, window: int | None = None, *, between_frames: 
     config = replace(config, between_frames=between_frames or config.between_frames)
     if window is not None and not 1 <= window <= config.window:
         raise UserError(f"the policy has a window of {config.window} frames: give --window from 1 to {config.window}.")
-    if between_frames and (config.window == 1 or config.model == MEMORYLESS):
+    if between_frames and config.window == 1:
         raise UserError(
             f"{policy.name} remembers nothing, and cannot decide between frames: leave --between-frames out."
         )
