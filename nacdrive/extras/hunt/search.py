@@ -106,6 +106,7 @@ CAMERA = {field.name: field.default for field in fields(CameraNoise)}
 def knobs_of(spec: EnvSpec, drive: Drive, areas: Sequence[Area]) -> tuple[Knob, ...]:
     """The knobs of ``areas`` that the environment has and that ``drive`` does not pin by a value of its own."""
     far, fast = REACH.get(spec.name, (1.0, 1.0))
+    usual = {"speed": spec.speed_mph}
     pinned = {name for name, value in drive.options.items() if value is not None}
     if drive.speed_mph != spec.speed_mph or drive.driver is not None:
         pinned.add("speed")
@@ -119,7 +120,7 @@ def knobs_of(spec: EnvSpec, drive: Drive, areas: Sequence[Area]) -> tuple[Knob, 
             knob,
             low=knob.low * scale.get(knob.option, 1),
             high=knob.high * scale.get(knob.option, 1),
-            usual=(spec.speed_mph if knob.option == "speed" else None) or knob.usual,
+            usual=usual.get(knob.option) or knob.usual,
         )
         for knob in KNOBS
         if knob.area in areas and knob.option not in pinned and (knob.option in CAMERA or spec.honours(knob.option))

@@ -568,3 +568,14 @@ def test_a_longer_search_names_no_film_that_it_has_deleted(tmp_path: Path, monke
     nobody: Any = None
     verb.drive_again(nobody, here, results, tmp_path)
     assert [row["film"] for row in rows.values()] == [films[3_400_000], None]
+
+
+def test_of_too_few_episodes_there_is_no_interval() -> None:
+    counts = {"episodes": 1, "failed_before": 1, "failed_after": 1}
+    result = {"areas": {}, **counts, "fewer": {"value": 0.0, "interval95": None}, "undisturbed_gain": None}
+    assert correct.in_words(result, "before", 2).splitlines() == [
+        "fresh episodes of that kind: 1 of 1 failed before, 1 after (too few to say)",
+        "undisturbed, 2 other tracks: return too few to say",
+    ]
+    result |= {"fewer": {"value": 0.43, "interval95": [0.27, 0.59]}}
+    assert "1 after (+43% fewer, 95 %: +27% to +59%)" in correct.in_words(result, "before", 2)
