@@ -1,6 +1,6 @@
 """Decision latency of the closed loop on one core: how long a policy takes from a frame to an action.
 
-    OMP_NUM_THREADS=1 python benchmarks/latency.py [--episodes 2] [--write docs/results/latency.md]
+    OMP_NUM_THREADS=1 python benchmarks/latency.py [--episodes 2] [--write FILE]
 
 The four policies that ship, and the first with another layer in the place of its own (as wide, untrained: latency
 does not depend on what weights have learnt), drive whole official CarRacing episodes, the simulator's drawing between
