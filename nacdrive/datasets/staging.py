@@ -23,6 +23,9 @@ from nacdrive.datasets.manifest import (
     write_manifest,
 )
 
+Progress = Callable[[int], None]
+"""Gets the frames so far."""
+
 
 class Converted(NamedTuple):
     """What an import or export wrote."""
@@ -33,6 +36,10 @@ class Converted(NamedTuple):
 
 HEADER = ("source", "fps", "expert", "recipe", "dropped", "versions", "license")
 """What a recording says of itself that another format must carry along."""
+
+
+def unseen(frames: int) -> None:
+    """The ``Progress`` that nobody looks at."""
 
 
 def header_of(meta: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,13 +78,13 @@ def write_recording(
     episodes: Iterable[Episode],
     *,
     overwrite: bool = False,
-    progress: Callable[[int], None] = lambda frames: None,
+    progress: Progress = unseen,
 ) -> Converted:
     """Write a whole recording, or none: a recording that ``overwrite`` replaces stays until the new one is complete.
     ``UserError`` if ``out`` holds something else, the header makes no sense, or making an episode raises one.
 
     ``header`` has the names of ``HEADER``; ``seeds`` are those of the ``episodes``, in an order which the recording
-    keeps, and one episode is held at a time. ``progress`` gets the frames so far.
+    keeps, and one episode is held at a time.
     """
     with staged_recording(out, overwrite=overwrite) as staging:
         manifest = manifest_of(header)

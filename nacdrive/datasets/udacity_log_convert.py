@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +16,7 @@ from nacdrive.datasets.episode import Episode, unknown_columns
 from nacdrive.datasets.episode_file import JPEG
 from nacdrive.datasets.images import decode_image, encode_jpeg
 from nacdrive.datasets.recording import Recording
-from nacdrive.datasets.staging import Converted, staged_folder, write_recording
+from nacdrive.datasets.staging import Converted, Progress, staged_folder, unseen, write_recording
 from nacdrive.datasets.udacity_log import IMAGES, LOG, LogRow, UdacityLog, read_log
 
 CAMERAS = ("center", "left", "right")
@@ -64,9 +64,7 @@ FIRST_DAY = datetime(2000, 1, 1, tzinfo=UTC)
 """Where nothing tells when an episode was driven; each such episode begins an hour after the one before."""
 
 
-def import_log(
-    folder: Path, out: Path, *, overwrite: bool = False, progress: Callable[[int], None] = lambda frames: None
-) -> Converted:
+def import_log(folder: Path, out: Path, *, overwrite: bool = False, progress: Progress = unseen) -> Converted:
     """Make a recording in ``out`` of the log in ``folder``, one episode for each drive; images stay byte for byte.
 
     ``progress`` is told the frames so far.
@@ -118,9 +116,7 @@ def read_image(path: Path) -> bytes:
     return data
 
 
-def export_log(
-    folder: Path, out: Path, *, overwrite: bool = False, progress: Callable[[int], None] = lambda frames: None
-) -> Converted:
+def export_log(folder: Path, out: Path, *, overwrite: bool = False, progress: Progress = unseen) -> Converted:
     """Write the recording in ``folder`` as the simulator would have: ``driving_log.csv`` and ``IMG`` in ``out``.
 
     What was driven is written, not what an expert would have done; a log knows no unknown speed, so that is 0, and a

@@ -30,7 +30,7 @@ from nacdrive.datasets.episode import OPTIONAL as KINDS
 from nacdrive.datasets.episode_file import image_column, list_column
 from nacdrive.datasets.images import decode_image, image_header
 from nacdrive.datasets.recording import Recording
-from nacdrive.datasets.staging import Converted, staged_folder
+from nacdrive.datasets.staging import Converted, Progress, staged_folder, unseen
 from nacdrive.extras.exchange.limits import ACTION_NAMES, as_rgb, own_part
 
 CODEBASE_VERSION = "v3.0"
@@ -125,9 +125,7 @@ class Layout:
         return features | {name: numbers("int64") for name in INDICES}
 
 
-def export_lerobot(
-    folder: Path, out: Path, *, overwrite: bool = False, progress: Callable[[int], None] = lambda frames: None
-) -> Converted:
+def export_lerobot(folder: Path, out: Path, *, overwrite: bool = False, progress: Progress = unseen) -> Converted:
     """Write the recording in ``folder`` as a LeRobot data set into ``out``; one episode is held at a time.
 
     ``action`` is what was driven: float32 [3], steering, throttle, brake. Frames keep their bytes.

@@ -6,7 +6,7 @@ Nothing of the data set is run or unpickled, no path in it is followed: files ar
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from nacdrive.common.errors import MISFITS, UserError, instead_of, named, quoted
 from nacdrive.common.foreign_json import parse_object, read_object
 from nacdrive.datasets.episode import Episode, unknown_columns
 from nacdrive.datasets.images import check_size
-from nacdrive.datasets.staging import Converted, write_recording
+from nacdrive.datasets.staging import Converted, Progress, unseen, write_recording
 from nacdrive.extras.exchange import limits
 from nacdrive.extras.exchange.lerobot_export import (
     ACTION,
@@ -109,12 +109,7 @@ class LeRobotSet:
 
 
 def import_lerobot(
-    folder: Path,
-    out: Path,
-    *,
-    source: str | None = None,
-    overwrite: bool = False,
-    progress: Callable[[int], None] = lambda frames: None,
+    folder: Path, out: Path, *, source: str | None = None, overwrite: bool = False, progress: Progress = unseen
 ) -> Converted:
     """Make a recording in ``out`` of the LeRobot data set in ``folder``; one episode is held at a time.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import JPEG
 from nacdrive.datasets.images import decode_image, image_header
 from nacdrive.datasets.recording import Recording
-from nacdrive.datasets.staging import Converted, staged_folder
+from nacdrive.datasets.staging import Converted, Progress, staged_folder, unseen
 from nacdrive.envs.gym_spec import GymSpec
 from nacdrive.extras.exchange.limits import own_part
 
@@ -112,12 +112,7 @@ def box(low: NDArray[Any], high: float) -> dict[str, Any]:
 
 
 def export_minari(
-    folder: Path,
-    out: Path,
-    *,
-    gym: GymSpec | None = None,
-    overwrite: bool = False,
-    progress: Callable[[int], None] = lambda frames: None,
+    folder: Path, out: Path, *, gym: GymSpec | None = None, overwrite: bool = False, progress: Progress = unseen
 ) -> Converted:
     """Write the recording in ``folder`` as a Minari data set into ``out``; one episode is held at a time.
 

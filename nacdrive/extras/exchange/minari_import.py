@@ -20,7 +20,7 @@ from nacdrive.common.errors import UserError, first_line, quoted
 from nacdrive.common.foreign_json import parse_object, read_object
 from nacdrive.datasets.episode import OPTIONAL, SIDES, Episode, unknown_columns
 from nacdrive.datasets.images import check_size, encode_png
-from nacdrive.datasets.staging import Converted, write_recording
+from nacdrive.datasets.staging import Converted, Progress, unseen, write_recording
 from nacdrive.envs.registry import spec_of_source
 from nacdrive.extras.exchange import limits
 from nacdrive.extras.exchange.minari_export import BATCH, INFOS, MAIN, METADATA, SMALLEST_IMAGE
@@ -131,7 +131,7 @@ def import_minari(
     fps: float | None = None,
     action_of: Callable[[int], Action] | None = None,
     overwrite: bool = False,
-    progress: Callable[[int], None] = lambda frames: None,
+    progress: Progress = unseen,
 ) -> Converted:
     """Make a recording in ``out`` of the Minari data set in ``folder``; one episode is held at a time.
 

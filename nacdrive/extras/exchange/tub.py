@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from nacdrive.datasets.episode import COLUMNS, OPTIONAL, SIDES, Episode, unknown
 from nacdrive.datasets.episode_file import JPEG
 from nacdrive.datasets.images import image_header
 from nacdrive.datasets.recording import Recording
-from nacdrive.datasets.staging import Converted, staged_folder, write_recording
+from nacdrive.datasets.staging import Converted, Progress, staged_folder, unseen, write_recording
 from nacdrive.datasets.udacity_log_convert import FIRST_DAY
 from nacdrive.extras.exchange import limits
 
@@ -40,9 +40,7 @@ PAUSE_S = 1.0
 """Seconds without a record after which another drive begins."""
 
 
-def export_tub(
-    folder: Path, out: Path, *, overwrite: bool = False, progress: Callable[[int], None] = lambda frames: None
-) -> Converted:
+def export_tub(folder: Path, out: Path, *, overwrite: bool = False, progress: Progress = unseen) -> Converted:
     """Write the recording in ``folder`` as a tub into ``out``, a session for each episode; frames keep their bytes."""
     recording = Recording.open(folder)
     with staged_folder(out, overwrite=overwrite, reads=folder) as staging:
@@ -125,12 +123,7 @@ def plain(value: Any) -> Any:
 
 
 def import_tub(
-    folder: Path,
-    out: Path,
-    *,
-    source: str | None = None,
-    overwrite: bool = False,
-    progress: Callable[[int], None] = lambda frames: None,
+    folder: Path, out: Path, *, source: str | None = None, overwrite: bool = False, progress: Progress = unseen
 ) -> Converted:
     """Make a recording in ``out`` of the tub in ``folder``: an episode for each drive, without what was deleted.
 
