@@ -63,8 +63,6 @@ class EvalConfig(
 
     @property
     def folder(self) -> Path:
-        if self.out is not None:
-            return self.out
         d = self.disturbance
         parts = {"noise": d.noise, "blackout": d.blackout, "delay": d.delay_steps, "dropped": d.dropped, "late": d.late}
         parts |= {"blackout-steps": d.blackout_steps} if d.blackout_steps > 1 else {}
@@ -80,7 +78,7 @@ class EvalConfig(
         ]
         who = Path(self.model).stem if self.driver is None else self.driver
         name = "-".join(["eval", *env, who, *named] if self.count else ["verdict", *env, who])
-        return Path("runs") / in_path(name)
+        return self.out or Path("runs") / in_path(name)
 
     def driven(self, model: Path | None) -> Drive:
         from nacdrive.rollout.drive import Drive

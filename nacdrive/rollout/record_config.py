@@ -71,10 +71,8 @@ class RecordConfig(
 
     @property
     def folder(self) -> Path:
-        if self.out is not None:
-            return self.out
         usual = self.spec.recording_folder
-        return usual.with_name(f"{self.spec.source}-{KEYBOARD}") if self.by_hand else usual
+        return self.out or (usual.with_name(f"{self.spec.source}-{KEYBOARD}") if self.by_hand else usual)
 
     @property
     def by_hand(self) -> bool:

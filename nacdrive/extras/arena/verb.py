@@ -125,10 +125,8 @@ class ArenaConfig(
 
     @property
     def folder(self) -> Path:
-        if self.out is not None:
-            return self.out
         parts = ["arena", self.spec.source, *([self.track] if self.track else []), *self.names]
-        return Path("runs") / in_path("-".join(parts))
+        return self.out or Path("runs") / in_path("-".join(parts))
 
     def contestants(self) -> list[Contestant]:
         spec = self.spec
