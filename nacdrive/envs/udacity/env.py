@@ -19,6 +19,7 @@ from gymnasium import spaces
 
 from nacdrive.common.action import FULL_BRAKE, Action
 from nacdrive.common.emergency_stop import EmergencyStop
+from nacdrive.common.errors import instead_of
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 from nacdrive.envs.udacity.connections import SimulatorConnection
 from nacdrive.envs.udacity.server import SimulatorServer
@@ -400,10 +401,9 @@ def as_action(action: Any) -> Action:
     if isinstance(action, Action):
         decided = action
     else:
-        try:
+        none = f"the policy gave no action but {type(action).__name__}"
+        with instead_of((TypeError, ValueError), none, UnsoundActionError):
             steering, pedal = (float(value) for value in action)
-        except (TypeError, ValueError) as error:
-            raise UnsoundActionError(f"the policy gave no action but {type(action).__name__}") from error
         # Of a number that is not finite, max() would make a sound one.
         decided = Action(steering, pedal if pedal != pedal else max(0.0, pedal), max(0.0, -pedal))
     if not all(math.isfinite(value) for value in (decided.steering, decided.throttle, decided.brake)):
