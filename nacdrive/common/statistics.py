@@ -90,6 +90,13 @@ def paired_difference(ours: ArrayLike, theirs: ArrayLike) -> dict[str, Any]:
     return {"value": mean, "interval95": interval}
 
 
+def auc(low: NDArray[Any], high: NDArray[Any]) -> float:
+    """Chance that a member of ``high`` exceeds one of ``low``, ties counting half (Mann and Whitney 1947)."""
+    ordered = np.sort(low)
+    below = np.searchsorted(ordered, high, side="left") + np.searchsorted(ordered, high, side="right")
+    return float(below.sum() / (2 * len(low) * len(high)))
+
+
 def proportion(successes: int, trials: int, quantile: float = NORMAL) -> list[float]:
     """95 % interval of a share (Wilson, 1927), which does not collapse where all or none succeeded; another one by
     another ``quantile`` of the normal distribution.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.statistics import auc
 from nacdrive.datasets.physionet2012 import MEASURED, Stay, read_stays
 from nacdrive.tasks.base import EVERYTHING, Fold, Metric, Size
 from nacdrive.tasks.sample import Sample
@@ -70,11 +71,7 @@ class PhysioNet2012(Classification):
 
 def auroc(risk: NDArray[np.float64], positive: NDArray[np.bool_]) -> float:
     """Share of pairs of a positive and a negative in which the positive has more ``risk``; ties count half."""
-    from scipy.stats import rankdata
-
-    n = int(positive.sum())
-    pairs = n * (len(positive) - n)
-    return float((rankdata(risk)[positive].sum() - n * (n + 1) / 2) / pairs) if pairs else 0.5
+    return auc(risk[~positive], risk[positive]) if 0 < positive.sum() < len(positive) else 0.5
 
 
 def auprc(risk: NDArray[np.float64], positive: NDArray[np.bool_]) -> float:

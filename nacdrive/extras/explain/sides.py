@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from nacdrive.common.statistics import auc
 from nacdrive.drivers.tick import Tick
 from nacdrive.viz.trace import Trace
 
@@ -55,13 +56,6 @@ def separation(head: int, name: str, values: NDArray[np.float32], steering: NDAr
         return None
     middle = float(np.median(straight)) if len(straight) else float("nan")
     return Separation(head, name, float(np.median(left)), middle, float(np.median(right)), auc(left, right))
-
-
-def auc(low: NDArray[np.float32], high: NDArray[np.float32]) -> float:
-    """Chance that a member of ``high`` exceeds one of ``low``, ties counting half (Mann and Whitney 1947)."""
-    ordered = np.sort(low)
-    below = np.searchsorted(ordered, high, side="left") + np.searchsorted(ordered, high, side="right")
-    return float(below.mean() / (2 * len(low)))
 
 
 def report(gates: Sequence[Separation], shown: int = 8) -> str:
