@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 import lzma
 import re
 import shutil
@@ -20,7 +21,6 @@ from typing import Any
 
 from nacdrive.common.errors import UserError, check_known, quoted
 from nacdrive.common.paths import cache_folder
-from nacdrive.datasets import mnist, par
 
 DAMAGED = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError, RuntimeError)
 """What a damaged archive raises; RuntimeError also one that is encrypted, or packed by a method that Python lacks."""
@@ -85,57 +85,15 @@ class DataSet:
     files: tuple[RemoteFile, ...] = ()  # what fetch gets; empty where no lasting address with a checksum is known
 
 
-MNIST_MIRRORS = (
-    "https://ossci-datasets.s3.amazonaws.com/mnist/",
-    "https://storage.googleapis.com/cvdf-datasets/mnist/",
-)
-MNIST_FILES = tuple(
-    RemoteFile(name, md5, tuple(mirror + name for mirror in MNIST_MIRRORS), mnist.MD5[name.split("-idx")[0]])
-    for name, md5 in (
-        ("train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
-        ("train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432"),
-        ("t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3"),
-        ("t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c"),
-    )
-)
-PAR_URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/00196/"
-
+_KNOWN = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 DATA_SETS = {
-    data_set.name: data_set
-    for data_set in (
-        DataSet("mnist", "70,000 handwritten digits", MNIST_MIRRORS[0], MNIST_FILES),
-        DataSet(
-            "par",
-            "activities of five people by four worn tags (UCI 196)",
-            "https://archive.ics.uci.edu/dataset/196/localization+data+for+person+activity",
-            (RemoteFile(par.FILE_NAME, par.MD5, (PAR_URL + par.FILE_NAME,)),),
-        ),
-        DataSet(
-            "physionet2012",
-            "4,000 stays in intensive care: set a of the PhysioNet challenge of 2012",
-            "https://physionet.org/content/challenge-2012/1.0.0/",
-        ),
-        DataSet(
-            "uea",
-            "a set of the UEA and UCR archives of time series classification, such as JapaneseVowels",
-            "https://www.timeseriesclassification.com",
-        ),
-        DataSet(
-            "pronostia",
-            "bearings run to failure (IEEE PHM 2012 challenge, FEMTO-ST)",
-            "https://github.com/wkzs111/phm-ieee-2012-data-challenge-dataset",
-        ),
-        DataSet(
-            "xjtu-sy",
-            "bearings run to failure (Xi'an Jiaotong University)",
-            "https://biaowang.tech/xjtu-sy-bearing-datasets/",
-        ),
-        DataSet(
-            "hust",
-            "seeded bearing faults (Hanoi University of Science and Technology)",
-            "https://data.mendeley.com/datasets/cbv7jyx4p9/3",
-        ),
+    name: DataSet(
+        name,
+        about["what"],
+        about["home"],
+        tuple(RemoteFile(**{**file, "urls": tuple(file["urls"])}) for file in about["files"]),
     )
+    for name, about in _KNOWN.items()
 }
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nacdrive.common.errors import UserError
+from nacdrive.datasets import mnist, par
 from nacdrive.datasets.downloads import DATA_SETS, DataSet, RemoteFile, fetch, find_data_set
 
 CONTENT = b"digits " * 30_000
@@ -131,3 +132,10 @@ def test_every_published_checksum_is_one() -> None:
     for file in files:
         assert len(bytes.fromhex(file.md5)) == 16 and all(url.startswith("https://") for url in file.urls)
         assert all(url.endswith(file.name) for url in file.urls)
+
+
+def test_what_is_fetched_is_what_is_read() -> None:
+    files = {file.name: file for known in DATA_SETS.values() for file in known.files}
+    for part, md5 in mnist.MD5.items():
+        assert files[f"{part}-idx{mnist.idx_rank(part)}-ubyte.gz"].unpacked_md5 == md5
+    assert files[par.FILE_NAME].md5 == par.MD5
