@@ -21,11 +21,7 @@ __all__ = [
     "NAC", "Evaluation", "Recording", "__version__", "evaluate", "export_onnx", "load_policy", "make_env", "record",
     "rollout", "train",
 ]  # fmt: skip
-HOMES = {
-    "NAC": "nacdrive.nac",
-    "Recording": "nacdrive.datasets.recording",
-    "rollout": "nacdrive.rollout.loading",
-}
+HOMES = {"NAC": "nacdrive.nac", "Recording": "nacdrive.datasets.recording", "rollout": "nacdrive.rollout.loading"}
 """Public name -> the module that it comes from, where that is not ``nacdrive.api``."""
 
 

@@ -110,12 +110,7 @@ def make_env(name: str = "carracing", **options: Any) -> DrivingEnv:
 
 @named_extras()
 def evaluate(
-    policy: Who = "nac_steady",
-    env: World = "carracing",
-    episodes: int = 20,
-    *,
-    workers: int = 0,
-    **options: Any,
+    policy: Who = "nac_steady", env: World = "carracing", episodes: int = 20, *, workers: int = 0, **options: Any
 ) -> Evaluation:
     """Drive tracks that no policy learns from, as ``nacdrive eval`` does, and write nothing.
 

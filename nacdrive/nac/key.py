@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from nacdrive.nac.backbone import Backbone
 from nacdrive.nac.dynamics import Dynamics, Exact, Steady, as_dynamics
 from nacdrive.nac.kernels import key as key_kernel
+from nacdrive.nac.kernels.key_step import KeyStep
 from nacdrive.nac.mask import AttentionMask
 from nacdrive.nac.streaming import check_state
 from nacdrive.nac.validation import check_inputs, check_sizes, check_step, check_times, tracing, whole
@@ -26,6 +27,7 @@ class KeyState:
     memory: Tensor  # [B, W, H, 2 D + 3]: of each step k [D], v [D], phi, omega and rho
     clock: Tensor  # [B, W] times of these in seconds
     seen: int = 0  # number of steps so far
+    weights: KeyStep | None = None  # what the last step used
 
 
 class NACKey(nn.Module):
@@ -142,12 +144,15 @@ class NACKey(nn.Module):
         check_step(x, t, batch, self.in_features, weight)
         now = self.time_scale * state.seen if t is None else t
         clock = torch.cat([state.clock[:, 1:], now.to(state.clock).expand(batch).unsqueeze(1)], 1)
+        by_numpy = not torch.is_grad_enabled() and self._on_cpu(weight.device.type) and type(self) is NACKey
+        if by_numpy and (weights := KeyStep.of(self, state.weights)) is not None:
+            y, memory = weights.step(x, clock, state.memory, min(state.seen + 1, window))
+            return y, KeyState(memory, clock, state.seen + 1, weights)
         q, moment, _ = self.read(x.unsqueeze(1), clock[:, -1:])
         memory = torch.cat([state.memory[:, 1:], moment], 1)
         state = KeyState(memory, clock, state.seen + 1)
-        allowed = torch.arange(window, device=x.device) >= window - state.seen
-        y, _ = self.attend(q, memory, self._lags(clock[:, -1:], clock), allowed.expand(batch, 1, window))
-        return y[:, 0], state
+        seen = (torch.arange(window, device=x.device) >= window - state.seen).expand(batch, 1, window)
+        return self.attend(q, memory, self._lags(clock[:, -1:], clock), seen)[0][:, 0], state
 
     def mask_group(self, group: str, neurons: Iterable[int] | None = None) -> None:
         """Cut neurons of the circuit off from all others; weights stay. See ``NAC.mask_group``."""
@@ -196,12 +201,10 @@ class NACKey(nn.Module):
         y: Tensor = self.out_proj((mix @ v).transpose(1, 2).flatten(2))
         return y, {"a": a.expand_as(logits), "logits": logits.masked_fill(~seen, -math.inf), "weights": weights}
 
-    def _in_blocks(self, clock: Tensor) -> bool:
-        """Whether the pairs can be computed in blocks: see ``kernels.key``."""
-        device = clock.device.type
+    def _on_cpu(self, device: str) -> bool:
+        """Whether NumPy and own gradients may be used here, and not torch alone."""
         drops = self.training and self.dropout > 0
-        plain = drops or clock.requires_grad or tracing() or torch.is_autocast_enabled(device)
-        return device == "cpu" and not plain and isinstance(self.dynamics, (Exact, Steady))
+        return device == "cpu" and not (drops or tracing() or torch.is_autocast_enabled(device))
 
     def _lags(self, of_query: Tensor, of_key: Tensor) -> Tensor:
         """``[B, q, T]`` in units of time; 0 of keys that come later, which no query sees."""
@@ -228,7 +231,8 @@ class NACKey(nn.Module):
             of_query = clock.gather(1, position)
         mask = AttentionMask(position, padding, True, window)
         k, v, gates = moments.transpose(1, 2).tensor_split([self.head_dim, 2 * self.head_dim], -1)
-        if not detailed and self._in_blocks(clock):
+        solved = isinstance(self.dynamics, (Exact, Steady)) and not clock.requires_grad
+        if not detailed and solved and self._on_cpu(clock.device.type):
             scale, exact = self.time_scale.double(), isinstance(self.dynamics, Exact)
             plan = key_kernel.Plan(of_query / scale, clock / scale, mask, self.topk, exact)
             tensors = (q.transpose(1, 2) / self.head_dim**0.5, k, v, *gates.unbind(-1), self.gamma)

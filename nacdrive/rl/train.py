@@ -55,7 +55,6 @@ class Progress:
     """State of a training, for whoever shows it."""
 
     decisions: int
-    timesteps: int
     frames_per_s: float
     mean_return: float
     seconds_left: float
@@ -394,4 +393,4 @@ class TrainingCallback(BaseCallback):
         if self.config.minutes is not None:
             left = min(left, max(60 * self.config.minutes - self.seconds, 0.0))
         shown = line["return"] if line["return"] is not None else math.nan
-        self.show(Progress(self.num_timesteps, self.config.timesteps, rate, shown, left, evaluation))
+        self.show(Progress(self.num_timesteps, rate, shown, left, evaluation))

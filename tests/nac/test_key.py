@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 from pathlib import Path
 
@@ -106,6 +108,53 @@ def test_steps_are_the_window_of_forward_and_change_no_state(layer: NACKey) -> N
         assert torch.equal(y, again)
         torch.testing.assert_close(y, wanted[:, i], rtol=1e-5, atol=1e-5)  # a clock since 1970 in microseconds
         state = after
+
+
+@pytest.mark.parametrize("timed", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_step_by_numpy_is_the_plain_one(layer: NACKey, dtype: torch.dtype, timed: bool) -> None:
+    layer = layer.to(dtype)
+    x, t = inputs()
+    states = [layer.init_state(2, 4), layer.init_state(2, 4)]
+    for i in range(x.shape[1]):
+        results = []
+        for k, is_plain in enumerate((True, False)):
+            with torch.set_grad_enabled(is_plain):
+                y, states[k] = layer.step(x[:, i].to(dtype), t[:, i] + 1.7e9 if timed else None, states[k])
+            assert (states[k].weights is None) is is_plain
+            results.append((y, states[k].memory, states[k].clock))
+        torch.testing.assert_close(*results, rtol=1e-5, atol=1e-5 if dtype == torch.float32 else 1e-8)
+        assert results[0][0].dtype == results[1][0].dtype == dtype
+
+
+@torch.no_grad()
+def test_a_step_by_numpy_notices_what_changed_and_leaves_what_is_not_its_own() -> None:
+    layer = layer_of(mode="steady")
+    x, t = inputs()
+    _, before = layer.step(x[:, 0], t[:, 0], layer.init_state(2, 4))
+    first, after = layer.step(x[:, 1], t[:, 1], before)
+    assert after.weights is before.weights is not None
+    travelled = pickle.loads(pickle.dumps(before))
+    assert travelled.weights is None and torch.equal(layer.step(x[:, 1], t[:, 1], travelled)[0], first)
+    other = copy.deepcopy(layer)
+    assert torch.equal(other.step(x[:, 1], t[:, 1], copy.deepcopy(before))[0], first)
+
+    for change in (
+        lambda: other.mask_group("inter", [0, 1]),
+        lambda: other.gamma.mul_(2),
+        lambda: other.value.weight.fill_(0.1),
+    ):
+        change()
+        with torch.enable_grad():
+            wanted, _ = other.step(x[:, 1], t[:, 1], before)
+        assert not torch.allclose(wanted, first)
+        torch.testing.assert_close(other.step(x[:, 1], t[:, 1], before)[0], wanted, rtol=1e-8, atol=1e-8)
+
+    torch.nn.utils.parametrize.register_parametrization(other.query, "weight", torch.nn.Tanh())
+    y, after = other.step(x[:, 1], t[:, 1], before)
+    assert after.weights is None and not torch.allclose(y, wanted)
+    shared = torch.func.vmap(lambda x: layer.step(x, t[:, 1], before)[0])(torch.stack([x[:, 1], x[:, 2]]))
+    torch.testing.assert_close(shared[0], first, rtol=1e-8, atol=1e-8)
 
 
 @torch.no_grad()

@@ -42,6 +42,12 @@ def on_pictures(**changes: Any) -> PpoConfig:
     return small(**{"env": RECALL, "model": "lstm", "memory_window": 8, "timesteps": 256, "n_steps": 32, **changes})
 
 
+def whole_episode(net: PolicyNet, stacks: np.ndarray, t: torch.Tensor) -> torch.Tensor:
+    """Scores [T, outputs] of all decisions at once, [T, *view.shape] at ``t`` [T] seconds."""
+    features = net.features(torch.from_numpy(stacks)).unsqueeze(0)
+    return net.head(net.memory(features, t[None], torch.zeros(1, len(t), dtype=torch.bool)))[0]
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An uninterrupted run on CarRacing with a memory."""
@@ -92,7 +98,7 @@ def test_the_agents_file_streams_as_it_was_trained(whole: Path) -> None:
     stacks = np.stack([stack.push(tick.frame).copy() for tick in ticks])
     t = torch.tensor([[tick.t_s for tick in ticks]], dtype=torch.float64)
     with torch.no_grad():
-        scores = net.sequence(torch.from_numpy(stacks)[None], t)[0].numpy()
+        scores = whole_episode(net, stacks, t[0]).numpy()
     np.testing.assert_allclose([tick.action.logits for tick in ticks], scores, atol=1e-4)
     again = [tick.action.logits for tick in rollout(env, expert, 1_000_000)]
     np.testing.assert_array_equal(again, [tick.action.logits for tick in ticks])
@@ -110,7 +116,7 @@ def test_the_zip_acts_as_the_agents_file_and_is_exported_to_it(whole: Path, tmp_
     stacks = np.random.default_rng(0).integers(0, 256, (9, 4, 48, 48), dtype=np.uint8)
     t = 0.08 * torch.arange(9, dtype=torch.float64)
     with torch.no_grad():
-        ours = net.sequence(torch.from_numpy(stacks)[None], t[None])[0].argmax(dim=1)
+        ours = whole_episode(net, stacks, t).argmax(dim=1)
     state, theirs = None, []
     for i in range(9):
         action, state = model.predict(stacks[i], state, np.array([i == 0]), deterministic=True, t=t[i : i + 1].numpy())

@@ -188,7 +188,12 @@ def train_and_test(cell: Cell, on_step: OnStep) -> Result:
     }  # fmt: skip
     model, drives = cell.folder / "model.pt", cell.folder / "drives"
     if not drives.exists():  # those that were stopped are of the very file, whose record names the command
-        task.save(network, model, model_meta(cell, fold, fitted, result))
+        p = fitted.progress
+        task.save(network, model, {
+            **run_record(cell), "fold": fold.name, "best_epoch": p.best_epoch,
+            "valid_loss": p.best_loss if p.best_loss < float("inf") else None, "scores": scores,
+            "train_sequences": len(fold.train), "fit_s": round(p.seconds, 1), "made_up": identity(cell)["made_up"],
+        })  # fmt: skip
     if cell.size.drive and task.closed_loop and model.exists():
         scores[cell.task] |= drive_tracks(cell.task, model, cell.size.drive, drives, cell.device)
     for left in cell.folder.rglob(checkpoint_path(cell.folder, 0).name):
@@ -296,18 +301,3 @@ def test(task: Task, tested: str, network: torch.nn.Module, fold: Fold, cell: Ce
     title = f"{tested}: {cell.model}, {fold.name} held out, {cell.protocol} protocol{made_up}"
     task.plot(tested, answers, samples, cell.folder, title)
     return dict(task.score(tested, answers, samples))
-
-
-def model_meta(cell: Cell, fold: Fold, fitted: FitResult, result: Result) -> dict[str, Any]:
-    """What a model file says of its training."""
-    p = fitted.progress
-    return {
-        **run_record(cell),
-        "fold": fold.name,
-        "best_epoch": p.best_epoch,
-        "valid_loss": p.best_loss if p.best_loss < float("inf") else None,
-        "scores": result["scores"],
-        "train_sequences": len(fold.train),
-        "fit_s": round(p.seconds, 1),
-        "made_up": identity(cell)["made_up"],
-    }

@@ -149,15 +149,8 @@ class Actor(nn.Module):
     def forward(self, stacks: Tensor) -> Tensor:
         """Uint8 [N, *view.shape] -> float32 [N, outputs], without a memory."""
         if self.memory is not None:
-            raise TypeError("a policy with a memory takes decisions in their order: call step or sequence")
+            raise TypeError("a policy with a memory takes decisions in their order: call step")
         scores: Tensor = self.head(self.features(stacks))
-        return scores
-
-    def sequence(self, stacks: Tensor, t: Tensor) -> Tensor:
-        """Uint8 [B, T, *view.shape] of whole episodes at ``t`` [B, T] seconds -> float32 [B, T, outputs]."""
-        assert self.memory is not None
-        features = self.features(stacks.flatten(0, 1)).view(*stacks.shape[:2], -1)
-        scores: Tensor = self.head(self.memory(features, t, torch.zeros_like(t, dtype=torch.bool)))
         return scores
 
     def init_state(self, batch_size: int = 1) -> Any:
