@@ -111,7 +111,7 @@ class Camera:
 
     def reset(self, seed: int | None) -> None:
         self._random = np.random.default_rng(None if seed is None else (seed, 0xCA3E7A))
-        self._late: deque[tuple[float, Frame]] = deque(maxlen=self.disturbance.delay_steps + 1)
+        self._late: deque[tuple[float, float, Frame]] = deque(maxlen=self.disturbance.delay_steps + 1)
         # Of their own: whether frames are lost leaves noise and blackouts as they are.
         self._losses = np.random.default_rng(None if seed is None else (seed, 0xD20))
         self._under_way: deque[tuple[int, float, Frame]] = deque()
@@ -119,8 +119,8 @@ class Camera:
         self._rates = np.random.default_rng(None if seed is None else (seed, 0x4A7E))
         self._place = float(self._rates.random())
         self._step = self._black_left = 0
-        self.taken_s = 0.0
-        """When the frame that is shown was taken, by the clock of the calls."""
+        self.taken_s = self.due_s = 0.0
+        """When the frame that is shown was taken, by the clock of the calls; and when the one that was due."""
 
     def change(self, disturbance: CameraNoise) -> None:
         """Go on with another disturbance from the next frame on; a shorter delay skips frames, a longer one waits."""
@@ -131,8 +131,8 @@ class Camera:
     def __call__(self, frame: Frame, t_s: float = 0.0) -> Frame:
         """The disturbed frame at ``t_s`` seconds; ``frame`` itself is left as it is."""
         d = self.disturbance
-        self._late.append(self._arriving(frame, t_s) if d.irregular else (t_s, frame))
-        self.taken_s, seen = self._late[0]
+        self._late.append((t_s, *(self._arriving(frame, t_s) if d.irregular else (t_s, frame))))
+        self.due_s, self.taken_s, seen = self._late[0]
         # Drawn at every decision, so that one setting leaves the random numbers of the other alone.
         if self._random.random() < d.blackout:
             self._black_left = d.blackout_steps
@@ -178,7 +178,8 @@ class NoisyCamera(DrivingWrapper):
     Whoever drives sees the disturbed frame; the true one is in ``info["clean_frame"]``, for experts and recordings.
     Where frames are lost or late, ``info["frame_t_s"]`` says when the one that is shown was taken. A camera with a rate
     of its own sets how many simulated frames the environment holds an action (``UserError`` where it cannot); a driver
-    ``between_frames`` is asked no less often than usual, with a black frame until the next one comes.
+    ``between_frames`` is asked no less often than usual, with a black frame until the next one comes; and in the place
+    of one that is lost, where none is late, for a late one is not known to be under way.
     """
 
     def __init__(self, env: DrivingEnv, noise: CameraNoise, between_frames: bool = False) -> None:
@@ -224,6 +225,8 @@ class NoisyCamera(DrivingWrapper):
         self.t_s = float(info.get("t_s", 0.0))
         if self._until_frame:
             return np.zeros_like(frame), {**info, "clean_frame": frame, "between_frames": True}
-        seen = self.camera(frame, self.t_s)
-        taken = {"frame_t_s": self.camera.taken_s} if self.camera.disturbance.irregular else {}
+        seen, camera = self.camera(frame, self.t_s), self.camera
+        taken: dict[str, Any] = {"frame_t_s": camera.taken_s} if camera.disturbance.irregular else {}
+        if self._between and not camera.disturbance.late and camera.taken_s < camera.due_s:
+            seen, taken = np.zeros_like(frame), {"frame_t_s": camera.due_s, "between_frames": True}
         return seen, {**info, "clean_frame": frame, **taken}

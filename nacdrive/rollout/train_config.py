@@ -69,8 +69,8 @@ class TrainConfig(
     window: Count | None = None
     """Frames that a decision may depend on; if not given, those of --first, or 12 (--paper-form: 4; paper: 1)."""
     between_frames: bool = False
-    """Decide at the usual pace, too, where --rate is lower, in drives and when it is taught: in between from a black
-    frame. For a layer with a memory."""
+    """Decide at the usual pace, too, where --rate is lower or frames are --dropped, in drives and when it is taught: in
+    between from a black frame. For a layer with a memory."""
     speed_weight: NotNegative = 0.0
     """Weight of the car's speed, which the network has to tell from each frame while it learns, as a share of its
     variance; 0 = it need not."""
@@ -107,10 +107,9 @@ class TrainConfig(
         ):
             if is_given and not self.dagger:
                 raise UserError(f"{what} of the drives of DAgger: give --dagger a number of rounds.")
-        if self.between_frames and self.disturbance.irregular and not self.vary_camera:
+        if self.between_frames and self.disturbance.late and not self.vary_camera:
             raise UserError(
-                "--between-frames decides while a slow camera takes its time, not where frames are lost or late: leave "
-                "out --dropped and --late, or draw the camera of each drive with --vary-camera."
+                "--between-frames is for rare or lost frames, not late ones: leave out --late, or add --vary-camera."
             )
         if self.bad_starts and spec is not None and not spec.honours("start_offset"):
             raise UserError(f"--bad-starts places the car, and that of {spec.name} begins in one place: leave it out.")

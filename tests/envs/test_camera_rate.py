@@ -93,9 +93,31 @@ def test_of_the_shipped_policies_those_decide_between_frames_whose_config_says_s
         assert {bool(tick.info.get("between_frames")) for tick in opened} == ({False, True} if decides else {False})
 
 
-def test_deciding_between_frames_changes_nothing_where_they_come_at_the_usual_pace_or_faster_or_are_lost() -> None:
-    for camera in (CameraNoise(noise=0.1), CameraNoise(rate=(12.5, 20)), CameraNoise(rate=(5, 20), dropped=0.3)):
+def test_deciding_between_frames_changes_nothing_where_they_come_at_the_usual_pace_or_faster_or_late() -> None:
+    for camera in (
+        CameraNoise(noise=0.1),
+        CameraNoise(rate=(12.5, 20)),
+        CameraNoise(rate=(5, 20), dropped=0.3, late=1),
+    ):
         assert asked(True, camera) == asked(False, camera)
+
+
+@pytest.mark.parametrize("delay", [0, 2])
+def test_who_decides_between_frames_sees_a_black_one_in_the_place_of_each_that_is_lost(delay: int) -> None:
+    camera = CameraNoise(dropped=0.3, delay_steps=delay)
+    times, blank, _ = asked(True, camera)
+    held, seen, _ = asked(False, camera)
+    assert times == held and not any(seen) and 0.2 < np.mean(blank) < 0.4
+    frames = [NoisyCamera(CarRacingEnv(renderer="fast", repeat=4), camera, between) for between in (False, True)]
+    start_s, _ = (env.reset(seed=1)[1]["t_s"] for env in frames)
+    for _ in range(40):
+        (plain, *_, info), (black, *_, other) = (env.step(3) for env in frames)
+        due_s = max(start_s, info["t_s"] - 0.08 * delay)
+        is_lost = info["frame_t_s"] < due_s - 0.01
+        assert other.get("between_frames", False) is is_lost
+        np.testing.assert_array_equal(black, 0 if is_lost else plain)
+        # Of a lost one the time when it was due, so that a policy's clock goes on evenly.
+        assert other["frame_t_s"] == pytest.approx(due_s)
 
 
 def test_a_decision_is_held_until_the_next_frame_and_both_are_told_the_true_time() -> None:

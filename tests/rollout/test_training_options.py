@@ -63,8 +63,8 @@ def test_a_policy_is_trained_as_the_shipped_ones_were_unless_told_otherwise() ->
         ({"task": "carracing", "renderer": "fast"}, "--renderer is of the drives of DAgger"),
         ({"task": "udacity", "dagger": 1, "renderer": "fast"}, "--renderer is for carracing"),
         (
-            {"task": "carracing", "dagger": 1, "between_frames": True, "disturbance": CameraNoise(dropped=0.2)},
-            "--between-frames decides while a slow camera takes its time",
+            {"task": "carracing", "dagger": 1, "between_frames": True, "disturbance": CameraNoise(late=2)},
+            "--between-frames is for rare or lost frames",
         ),
     ],
 )
