@@ -490,7 +490,7 @@ def recording_text(what: str, recorder: EpisodeRecorder, seed: int | None = None
         if seed is not None and seed in POLICY_TEST
         else ""
     )
-    return f"{recorder.kept} {what} added to {recorder.folder}{test}\n"
+    return f"{recorder.kept} {what[: -1 if recorder.kept == 1 else None]} added to {recorder.folder}{test}\n"
 
 
 def sentence(result: EpisodeResult, metrics: dict[str, float]) -> str:
@@ -514,6 +514,6 @@ def summary(commands: int, drives: int, stops: int, decided_ms: Collection[float
     median, p99 = np.percentile(list(decided_ms), [50, 99])
     missing = f", {lost} of them neither shown nor kept: this machine is too slow" if lost else ""
     return (
-        f"{commands} commands in {drives} drives, decided in {median:.1f} ms (slowest 1 %: {p99:.1f}), "
-        f"{stops} safety stops{missing}"
+        f"{commands} commands in {drives} drive{'s' * (drives != 1)}, decided in {median:.1f} ms "
+        f"(slowest 1 %: {p99:.1f}), {stops} safety stops{missing}"
     )

@@ -83,7 +83,7 @@ def test_the_command_drives_films_records_and_says_so(tmp_path: Path, capsys: py
         "watch at http://127.0.0.1",
         f"Waiting for the simulator on port {port}",
         "has connected",
-        "in 1 drives",
+        "in 1 drive,",
     ):
         assert words in said
     recording = Recording.open(tmp_path / "kept", source="udacity")
@@ -144,7 +144,7 @@ def test_the_command_lets_a_page_take_the_wheel_and_keeps_the_correction(
     assert not command.is_alive()
     said = capsys.readouterr().out
     assert "the browser has gone" in said and said.count("Started over: the policy has forgotten the drive") == 1
-    assert "corrections added to" in said and "1 drives added to" in said
+    assert "1 correction added to" in said and "1 drive added to" in said
     assert Recording.open(kept, source="udacity").load(0).label[-1] == 1.0
 
 
