@@ -8,7 +8,7 @@ import torch
 
 from nacdrive.common.errors import UserError
 from tests.helpers.small_policies import small_policy, smooth_frames
-from tools.policy_window import with_all_keys
+from tools.policy_window import in_mode, taught_otherwise, with_all_keys
 
 KIND = "nac-key-driving"
 """Nine frames, of which Top-K keeps three."""
@@ -55,3 +55,20 @@ def test_a_window_that_was_not_taught_is_refused(window):
 def test_a_policy_that_remembers_nothing_is_refused(between_frames):
     with pytest.raises(UserError, match="remembers nothing: give a policy whose layer does"):
         with_all_keys(small_policy("dense-choices"), between_frames=between_frames)
+
+
+def test_another_mode_has_the_same_weights_and_decides_otherwise():
+    policy = with_all_keys(small_policy(KIND))
+    frames, times = smooth_frames(policy, 9)
+    exact = in_mode(policy, "exact")
+    back = in_mode(exact, "steady")
+    assert (exact.config.options["mode"], back.config.options["mode"]) == ("exact", "steady")
+    assert "taught with 9 and the 3 best keys of a query in steady mode" in taught_otherwise(exact)
+    as_it_was = np.array(answers(policy, frames, times))
+    np.testing.assert_array_equal(answers(back, frames, times), as_it_was)
+    assert np.abs(np.array(answers(exact, frames, times)) - as_it_was).max() > 1e-4
+
+
+def test_only_a_layer_that_has_modes_is_read_in_another():
+    with pytest.raises(UserError, match="has no nac-key, whose modes share their weights"):
+        in_mode(small_policy("dense-choices"), "euler")

@@ -1,6 +1,7 @@
 """A trained policy with fewer frames in its memory, and with all keys that these have; no weight is changed.
 
-With --between-frames it decides at its own pace, too, where a camera is slower.
+With --between-frames it decides at its own pace, too, where a camera is slower; with --mode a NAC solves its circuit's
+equation in another one of the paper's three ways, which all have the same weights.
 
     python tools/policy_window.py docs/results/carracing_seeds/seen-0.pt --window 6 --out six/nac_steady.pt
     python tools/policy_window.py docs/results/udacity_seeds/bend-2.pt --out all/nac_steady.pt
@@ -44,13 +45,25 @@ def with_all_keys(policy: Policy, window: int | None = None, *, between_frames: 
     return shorter
 
 
+def in_mode(policy: Policy, mode: str) -> Policy:
+    """``policy`` with its weights in ``mode`` (``exact``, ``euler`` or ``steady``); ``UserError`` of another layer."""
+    if policy.config.model != "nac-key":
+        raise UserError(f"{policy.name} has no nac-key, whose modes share their weights: leave --mode out.")
+    other = Policy.new(replace(policy.config, options={**policy.config.options, "mode": mode}), policy.name)
+    other.network.load_state_dict(policy.network.state_dict())
+    taught_with = {"window": policy.config.window, "topk": None} | policy.meta.get("taught_with", {})
+    other.meta = policy.meta | {"taught_with": {"mode": policy.config.options.get("mode", "exact")} | taught_with}
+    return other
+
+
 def taught_otherwise(policy: Policy) -> str:
-    """Half a sentence for a card, behind a comma, where the policy was taught with more frames or fewer keys."""
+    """Half a sentence for a card, behind a comma, where the policy was taught with more frames, fewer keys, a mode."""
     taught = policy.meta.get("taught_with")
     if taught is None:
         return ""
     keys = "" if taught["topk"] is None else f" and the {taught['topk']} best keys of a query"
-    return f", all of which it attends to (taught with {taught['window']}{keys}, see tools/policy_window.py)"
+    mode = f" in {taught['mode']} mode" if "mode" in taught else ""
+    return f", all of which it attends to (taught with {taught['window']}{keys}{mode}, see tools/policy_window.py)"
 
 
 def main() -> None:
@@ -58,13 +71,14 @@ def main() -> None:
     parser.add_argument("policy", type=Path)
     parser.add_argument("--window", type=int, help="frames, the present one among them")
     parser.add_argument("--between-frames", action="store_true", help="decide where no frame has come for a while")
+    parser.add_argument("--mode", choices=("exact", "euler", "steady"), help="how a NAC solves its circuit's equation")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--overwrite", action="store_true")
     given = parser.parse_args()
     try:
         refuse_existing(given.out, overwrite=given.overwrite)
         policy = with_all_keys(load_policy(given.policy), given.window, between_frames=given.between_frames)
-        save_policy(policy, given.out)
+        save_policy(policy if given.mode is None else in_mode(policy, given.mode), given.out)
     except UserError as error:
         parser.error(str(error))
 
