@@ -8,7 +8,7 @@ import torch
 
 from nacdrive.common.errors import UserError
 from tests.helpers.small_policies import small_policy, smooth_frames
-from tools.policy_window import in_mode, taught_otherwise, with_all_keys
+from tools.policy_window import taught_otherwise, with_all_keys
 
 KIND = "nac-key-driving"
 """Nine frames, of which Top-K keeps three."""
@@ -60,8 +60,8 @@ def test_a_policy_that_remembers_nothing_is_refused(between_frames):
 def test_another_mode_has_the_same_weights_and_decides_otherwise():
     policy = with_all_keys(small_policy(KIND))
     frames, times = smooth_frames(policy, 9)
-    exact = in_mode(policy, "exact")
-    back = in_mode(exact, "steady")
+    exact = with_all_keys(policy, mode="exact")
+    back = with_all_keys(exact, mode="steady")
     assert (exact.config.options["mode"], back.config.options["mode"]) == ("exact", "steady")
     assert "taught with 9 and the 3 best keys of a query in steady mode" in taught_otherwise(exact)
     as_it_was = np.array(answers(policy, frames, times))
@@ -71,4 +71,4 @@ def test_another_mode_has_the_same_weights_and_decides_otherwise():
 
 def test_only_a_layer_that_has_modes_is_read_in_another():
     with pytest.raises(UserError, match="has no nac-key, whose modes share their weights"):
-        in_mode(small_policy("dense-choices"), "euler")
+        with_all_keys(small_policy("long-gru"), mode="euler")

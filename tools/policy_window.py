@@ -22,16 +22,22 @@ from nacdrive.models import Policy, load_policy, save_policy
 from nacdrive.models.presets import MEMORYLESS
 
 
-def with_all_keys(policy: Policy, window: int | None = None, *, between_frames: bool = False) -> Policy:
+def with_all_keys(
+    policy: Policy, window: int | None = None, *, between_frames: bool = False, mode: str | None = None
+) -> Policy:
     """``policy``, deciding by its newest ``window`` frames (all of them if not given) and by every one of their keys;
-    ``between_frames``, too, if it does or is to.
+    ``between_frames``, too, if it does or is to; in the circuit's ``mode`` (its own if not given).
 
-    ``UserError`` where it was taught with fewer frames, or has no memory.
+    ``UserError`` where it was taught with fewer frames, has no memory, or no layer whose modes share their weights.
     """
     if policy.config.model == MEMORYLESS:
         raise UserError(f"{policy.name} remembers nothing: give a policy whose layer does.")
     config, options = policy.config, dict(policy.config.options)
     taught_with = {"window": config.window, "topk": options.pop("topk", None)}
+    if mode is not None:
+        if config.model != "nac-key":
+            raise UserError(f"{policy.name} has no nac-key, whose modes share their weights: leave --mode out.")
+        taught_with["mode"], options["mode"] = options.get("mode", "exact"), mode
     config = replace(config, between_frames=between_frames or config.between_frames)
     if window is not None and not 1 <= window <= config.window:
         raise UserError(f"the policy has a window of {config.window} frames: give --window from 1 to {config.window}.")
@@ -41,19 +47,8 @@ def with_all_keys(policy: Policy, window: int | None = None, *, between_frames: 
         )
     shorter = Policy.new(replace(config, window=window or config.window, options=options), policy.name)
     shorter.network.load_state_dict(policy.network.state_dict())
-    shorter.meta = {"taught_with": taught_with} | policy.meta
+    shorter.meta = policy.meta | {"taught_with": taught_with | policy.meta.get("taught_with", {})}
     return shorter
-
-
-def in_mode(policy: Policy, mode: str) -> Policy:
-    """``policy`` with its weights in ``mode`` (``exact``, ``euler`` or ``steady``); ``UserError`` of another layer."""
-    if policy.config.model != "nac-key":
-        raise UserError(f"{policy.name} has no nac-key, whose modes share their weights: leave --mode out.")
-    other = Policy.new(replace(policy.config, options={**policy.config.options, "mode": mode}), policy.name)
-    other.network.load_state_dict(policy.network.state_dict())
-    taught_with = {"window": policy.config.window, "topk": None} | policy.meta.get("taught_with", {})
-    other.meta = policy.meta | {"taught_with": {"mode": policy.config.options.get("mode", "exact")} | taught_with}
-    return other
 
 
 def taught_otherwise(policy: Policy) -> str:
@@ -77,8 +72,9 @@ def main() -> None:
     given = parser.parse_args()
     try:
         refuse_existing(given.out, overwrite=given.overwrite)
-        policy = with_all_keys(load_policy(given.policy), given.window, between_frames=given.between_frames)
-        save_policy(policy if given.mode is None else in_mode(policy, given.mode), given.out)
+        policy = load_policy(given.policy)
+        policy = with_all_keys(policy, given.window, between_frames=given.between_frames, mode=given.mode)
+        save_policy(policy, given.out)
     except UserError as error:
         parser.error(str(error))
 
