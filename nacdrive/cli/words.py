@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import sys
 from collections.abc import Collection
@@ -100,8 +101,7 @@ def values_after(kind: Any, words: list[str]) -> list[str]:
     count: int | None = 1
     if get_origin(plain) is tuple and tyro.conf.UseAppendAction not in getattr(kind, "__metadata__", ()):
         count = None if get_args(plain)[-1] is Ellipsis else len(get_args(plain))
-    end = next((k for k, word in enumerate(words) if word.startswith("--")), len(words)) if count is None else count
-    return words[:end]
+    return list(itertools.takewhile(lambda word: not word.startswith("--"), words[:count]))
 
 
 def place_of(word: str, places: tuple[str, ...], given: Collection[str], line: list[str]) -> str:

@@ -65,6 +65,7 @@ def test_trust_may_stand_alone_or_before_what_helps(monkeypatch: pytest.MonkeyPa
         ("eval --episodes x", "error parsing --episodes: give a whole number instead of 'x' ("),
         ("drive --speed x", "error parsing --speed: give a number instead of 'x' ("),
         ("drive --rate 3", "error parsing --rate: give a number and a number instead of '3' ("),
+        ("eval --rate 5 --noise 0.1", "error parsing --rate: give a number and a number instead of '5' ("),
         ("eval --noise x", "error parsing --noise"),
         ("eval --epsodes 3", "unrecognized options: --epsodes (did you mean --episodes?)"),
         ("eval --renderer foo", "invalid choice 'foo' for argument '--renderer'"),
