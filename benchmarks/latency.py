@@ -74,7 +74,7 @@ def measure(policy: Policy, episodes: int) -> Clocked:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Decision latency of the closed loop on one core.")
     parser.add_argument("--episodes", type=int, default=2)
-    parser.add_argument("--write", type=Path, help="write the table to this markdown file, too")
+    parser.add_argument("--write", type=Path, help="write the table to this markdown file, and nothing else")
     options = parser.parse_args()
     torch.set_num_threads(1)
     cv2.setNumThreads(1)

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
@@ -221,6 +222,7 @@ def save_gif(frames: list[Image.Image], ms: list[int], sample: Image.Image, targ
 
 def film_lap(chromium: Any) -> None:
     """docs/figures/lap.gif: the shipped policy drives a lap, as in the film of an evaluation."""
+    torch.set_num_threads(1)
     drive = Drive(model=find_model("nac_steady.pt", "carracing"), expert="ppo")
     overlay, frames = FrameOverlay("nac_steady", actions=drive.load().actions), []
     with drive.open(4_000_001) as opened:
