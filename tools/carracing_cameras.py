@@ -109,16 +109,21 @@ def drive_all(who: dict[str, Drive], jobs: list[tuple[str, int, Drive]], out: Pa
             checksum = checksums[name]
             todo = [job for job in jobs if (name, *job[:2]) not in known]
             for camera, seed, drive in track(todo, name):
-                mine = replace(drive, model=whose.model, driver=whose.driver)
-                free = 0.0
-                with mine.open(seed) as opened:
-                    for last in opened:
-                        free = float(last.progress or 0) if mine.around and last.t_s < FREE_AT_S else free
+                reward, progress = return_and_progress(replace(drive, model=whose.model, driver=whose.driver), seed)
                 row = {
                     "who": name, "sha256": checksum, "camera": camera, "seed": seed,
-                    "return": round(last.episode_return, 2), "progress": round(float(last.progress or 0) - free, 4),
+                    "return": round(reward, 2), "progress": round(progress, 4),
                 }  # fmt: skip
                 print(json.dumps(row), file=file, flush=True)
+
+
+def return_and_progress(drive: Drive, seed: int) -> tuple[float, float]:
+    """Of a drive, and the share of the lap driven; of who is led off the road, since the car was free again."""
+    free = 0.0
+    with drive.open(seed) as opened:
+        for last in opened:
+            free = float(last.progress or 0) if drive.around and last.t_s < FREE_AT_S else free
+    return last.episode_return, float(last.progress or 0) - free
 
 
 def read(path: Path) -> list[dict[str, Any]]:
