@@ -34,7 +34,7 @@ def run(config: EvalConfig) -> dict[str, Any]:
     from nacdrive.drivers.exported import ExportedPolicy
     from nacdrive.drivers.policy import PolicyDriver
     from nacdrive.rollout.drive import LoadedDrive, usual_expert, warn_of_pixels
-    from nacdrive.rollout.evaluate import Report, evaluate, identify
+    from nacdrive.rollout.evaluate import Report, claim, evaluate, identify
     from nacdrive.viz.report import write_report
 
     env = config.spec
@@ -61,7 +61,8 @@ def run(config: EvalConfig) -> dict[str, Any]:
         offline = load_object(env.judge)(policy, config.data)
         verdict = "\n".join(verdict_lines(offline))
     if offline is not None and not config.count:
-        out = result_folder(config.folder, **again)
+        out = result_folder(config.folder, **again, own="evaluation.json")
+        claim(out / "evaluation.json", identify(drive) | {"data": list(map(str, config.data))})
         judged = {"env": env.title, "model": identify(drive), "offline": offline, "run": run_record(config)}
         write_json(out / "metrics.json", judged)
         print(verdict)

@@ -48,11 +48,9 @@ class ImportConfig(RecordingOption, Target):
     """Make a recording of a LeRobot or Minari data set, of a tub of donkeycar's, or of the Udacity simulator's log."""
 
     from_: Annotated[Format | None, tyro.conf.arg(name="from")] = None
-    """lerobot (v3.x with images), minari (HDF5), donkeycar (a tub, version 2) or udacity; if not given, what the folder
-    looks like."""
+    """lerobot (v3.x with images), minari (HDF5), donkeycar (a tub, version 2), udacity; if not given, by its files."""
     source: str | None = None
-    """lerobot, minari, donkeycar: what was driven, such as carracing or udacity, where nacdrive did not write the data
-    set."""
+    """lerobot, minari, donkeycar: what was driven (carracing, udacity, ...) where nacdrive did not write the data."""
     fps: Annotated[float | None, Interval(ge=0.1, le=1000)] = None
     """minari: frames a second, where nacdrive did not write the data set and it does not tell."""
 

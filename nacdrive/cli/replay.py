@@ -83,9 +83,7 @@ def parts_of(folder: Path) -> list[Path]:
 
 
 def open_run(folder: Path, config: ReplayConfig) -> tuple[ReplaySource, tuple[WhatIfSource, Lap] | None]:
-    """A recording as a run of the page, seen by the policy of ``--model`` if there is one, whom one may ask then, and
-    whose lap can be sent.
-    """
+    """A recording as a run of the page; seen by the policy of ``--model``, it can be asked, and its lap be sent."""
     from nacdrive.datasets.recording import Recording, kept_in
     from nacdrive.viz.recorded import recorded_ticks
     from nacdrive.web.episode_cache import EpisodeLabel, ReplaySource

@@ -40,6 +40,8 @@ def rewrite(config_class: type[Options], line: list[str]) -> list[str]:
             continue
         name, equals, value = word.partition("=")
         name = own_name(name, known, former)
+        if name in known and is_list(known[name]) and any(other.partition("=")[0] == name for other in named):
+            raise UserError(f"{name} is given twice, and only the last would count: give all its values at once.")
         named.append(name + equals + value)
         if name in known and not equals:
             following = values_after(known[name], line[k + 1 :])
@@ -96,12 +98,14 @@ def plain_type(kind: Any) -> Any:
 def values_after(kind: Any, words: list[str]) -> list[str]:
     """Those of ``words`` that are the values of an option of type ``kind``."""
     plain = plain_type(kind)
-    if plain is bool:
-        return []
-    count: int | None = 1
-    if get_origin(plain) is tuple and tyro.conf.UseAppendAction not in getattr(kind, "__metadata__", ()):
-        count = None if get_args(plain)[-1] is Ellipsis else len(get_args(plain))
-    return list(itertools.takewhile(lambda word: not word.startswith("--"), words[:count]))
+    types = get_args(plain) if is_list(kind) else () if plain is bool else (plain,)
+    most = None if Ellipsis in types else len(types)
+    return list(itertools.takewhile(lambda word: not word.startswith("--") and word not in SYNONYMS, words[:most]))
+
+
+def is_list(kind: Any) -> bool:
+    """Whether an option of type ``kind`` takes several values at once."""
+    return get_origin(plain_type(kind)) is tuple and tyro.conf.UseAppendAction not in getattr(kind, "__metadata__", ())
 
 
 def place_of(word: str, places: tuple[str, ...], given: Collection[str], line: list[str]) -> str:

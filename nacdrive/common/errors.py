@@ -20,9 +20,7 @@ class UserError(Exception):
 
 @contextmanager
 def in_a_sentence(before: str, after: str = "", kind: type[UserError] = UserError) -> Iterator[None]:
-    """Whatever a user's own code raises inside becomes a sentence, with words before and after it; a ``UserError`` is
-    one already.
-    """
+    """What a user's own code raises inside becomes a sentence with words around it; a ``UserError`` is one already."""
     try:
         yield
     except UserError:

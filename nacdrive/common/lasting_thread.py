@@ -11,9 +11,7 @@ PAUSE_S = 0.1
 
 
 def lasting_thread(name: str, run: Callable[[], None], say: Callable[[str], None]) -> Thread:
-    """Start a daemon thread that calls ``run`` until it returns; where it raises, ``say`` gets a line, and it is called
-    again.
-    """
+    """A daemon thread that calls ``run`` until it returns, again where it raises, after a line to ``say``."""
 
     def go_on() -> None:
         while True:

@@ -26,11 +26,12 @@ def listen(host: str, port: int, *, what: str = "the page") -> socket.socket:
         listener.listen(64)
     except (OSError, OverflowError, TypeError, UnicodeError) as error:
         listener.close()
+        flag = "--port" if what == "the simulator" else "--page-port"
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-            raise UserError(f"port {port} is in use: stop what uses it, or give another one with --port.") from error
+            raise UserError(f"port {port} is in use: stop what uses it, or give another one with {flag}.") from error
         if isinstance(error, OSError) and error.errno == errno.EACCES:
-            raise UserError(f"port {port} needs administrator rights: give one above 1023 with --port.") from error
-        raise UserError(f"cannot serve {what} on {host}:{port} ({error}): check --host and --port.") from error
+            raise UserError(f"port {port} needs administrator rights: give one above 1023 with {flag}.") from error
+        raise UserError(f"cannot serve {what} on {host}:{port} ({error}): check --host and {flag}.") from error
     return listener
 
 

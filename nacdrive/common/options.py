@@ -180,8 +180,7 @@ class OutOption(Options):
     """Where the result goes."""
 
     out: Path | None = None
-    """Folder of the result; if not given, one under runs/ or recordings/ that is named after what is made, or no result
-    is written."""
+    """Folder of the result; if not given, one under runs/ or recordings/ named after what is made, or none."""
 
 
 class Output(Overwrite, OutOption):
@@ -264,8 +263,7 @@ class ControlOption(Options):
     """The page."""
 
     allow_control: bool = False
-    """Let the page pause, start over, disturb and take the wheel; without it the page is read-only. A person who drives
-    needs it."""
+    """Let the page pause, start over, disturb and take the wheel (a person who drives needs it); else it only shows."""
 
 
 class DrivenPage(Page):

@@ -52,6 +52,7 @@ def keep_sound(folder: Path) -> tuple[CheckResult, list[Path]]:
 
     Files that are no episodes stay. ``UserError`` while another process writes into the folder.
     """
+    folder = find_recording(folder)
     with locked(folder):
         result = check_recording(folder)
         manifest, listed = read_manifest(folder)

@@ -1,6 +1,4 @@
-"""A folder of recorded episodes, opened for reading, and for adding one's own, from arrays or one dict a frame; several
-of them as one.
-"""
+"""A folder of recorded episodes, or several as one, to read, and to add one's own from arrays or frame by frame."""
 
 from __future__ import annotations
 
@@ -171,7 +169,7 @@ class Appender(AbstractContextManager["Appender"]):
             if not ((given[name] >= least) & (given[name] <= 1)).all():
                 raise UserError(f"{name} lies between {least} and 1 (full right, full pedal): divide it by its most.")
         writer = RecordingWriter(self.folder, source=self.source, fps=1 / gap_s, expert=self.driver, resume=True)
-        with quoted("this is no episode: ", "; nothing was written.", ValueError, TypeError):
+        with quoted("this is no episode: ", "; no episode was written.", ValueError, TypeError):
             episode = Episode(
                 frames=[row["frame"] for row in self._rows],
                 **given,
@@ -255,9 +253,7 @@ def duplicates_sentence(count: int) -> str:
 
 
 def read_listed(info: EpisodeInfo) -> Episode:
-    """The episode of a listed file; ``NotAnEpisodeError`` if that is missing, truncated, altered or no episode: half a
-    sentence says which.
-    """
+    """The episode of a listed file; ``NotAnEpisodeError`` says in half a sentence what is wrong with it."""
     if (why := size_problem(info)) is not None:
         raise NotAnEpisodeError(why)
     data = info.path.read_bytes()

@@ -73,10 +73,10 @@ class RecordingWriter:
                 raise UserError(
                     f"{self.folder} already holds "
                     + ("a result: give --resume, --overwrite, or" if exists else "files: give")
-                    + " another --out."
+                    + " another folder."
                 )
             if not exists:
-                raise UserError(f"{self.folder} holds no recording that could be resumed: give another --out.")
+                raise UserError(f"{self.folder} holds no recording that could be resumed: give another folder.")
         manifest = new_manifest(
             source=source, fps=fps, expert=expert, recipe=recipe or {}, license=license, drive=drive
         )
@@ -85,6 +85,8 @@ class RecordingWriter:
             stored, listed = read_manifest(self.folder)
             refuse_other_recipe(self.folder, stored, manifest)
             manifest = with_license(stored, license, self.folder)
+            if recipe is None and stored.get("drive") != drive:
+                manifest.pop("drive", None)  # each was driven in its own way
         for path in own_partials(self.folder):
             path.unlink()
         self._manifest = manifest
@@ -182,5 +184,5 @@ def refuse_other_recipe(folder: Path, stored: Mapping[str, Any], wanted: Mapping
     different = [f"{key} {old.get(key)} instead of {new.get(key)}" for key in old | new if old.get(key) != new.get(key)]
     if different:
         raise UserError(
-            f"{folder} was recorded with {', '.join(different)}: resume with the same options, or give another --out."
+            f"{folder} was recorded with {', '.join(different)}: resume with the same options, or give another folder."
         )

@@ -13,7 +13,7 @@ from nacdrive.envs.base import Frame, Info
 EVERY_S = 3.0
 """Mean time between two kicks."""
 TURN_RAD = 0.35
-"""Largest turn of the car by a kick at strength 1."""
+"""Largest turn of the car by a kick at strength 1, without the last of its decisions."""
 JITTER = 0.04
 """Standard deviation of what trembles between the kicks, in steering units."""
 WHEELBASE_M = 2.87
@@ -23,7 +23,7 @@ WHEELBASE_M = 2.87
 class SteeringNoise(DriverWrapper):
     """Now and then the wheel is held wrong for a moment; between such kicks it trembles.
 
-    A kick turns the car by up to 0.35 rad times the strength, whatever the speed; where none is told, as if the car
+    A kick turns the car by up to 0.44 rad times the strength, whatever the speed; where none is told, as if the car
     hardly moved. Decisions are ``step_s`` apart. The driver must steer continuously. An ``rng`` that others draw from
     too is drawn from in the order of the decisions.
     """

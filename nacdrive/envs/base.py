@@ -128,7 +128,7 @@ class DrivingEnv(gymnasium.Env[Frame, Any]):
         return Keys()
 
     def metrics(self) -> dict[str, float]:
-        """Numbers of the episode so far, by name with unit; ``EnvSpec.totals`` says which are added up over drives."""
+        """What is known of the episode, by name with unit; ``EnvSpec.totals`` says which are added up over drives."""
         return {}
 
     def episode_meta(self) -> dict[str, Any]:

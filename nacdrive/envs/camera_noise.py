@@ -30,8 +30,7 @@ class CameraNoise(Options):
     brightness: Annotated[float, Interval(ge=0, le=LARGEST)] = 1.0
     """Factor on all pixels, clipped to white: 0.5 is dusk, 1.5 is glare, 1 changes nothing."""
     dropped: Annotated[float, Interval(ge=0, lt=1)] = 0.0
-    """Probability, drawn anew at every decision, that the frame is lost: the one before stands, and the policy is told
-    when that was taken."""
+    """Probability, drawn at every decision, that the frame is lost: the one before stands, and its age is known."""
     late: Annotated[int, Interval(ge=0, le=50)] = 0
     """Most decisions by which a frame comes late, each by another number drawn from 0 to this; frames never overtake
     each other, and the policy is told when the newest was taken."""
@@ -76,14 +75,14 @@ class CameraNoise(Options):
         return CameraNoise(**drawn)
 
     def __str__(self) -> str:
-        black = f"{self.blackout:.0%} of the frames black"
+        black = f"{100 * self.blackout:g}% of the frames black"
         if self.blackout_steps > 1:
             black = f"a blackout of {self.blackout_steps} decisions begins with probability {self.blackout:g}"
         parts = {
             f"noise {self.noise:g} of full scale": self.noise,
             black: self.blackout,
             f"frames {self.delay_steps} decisions late": self.delay_steps,
-            f"{self.dropped:.0%} of the frames lost": self.dropped,
+            f"{100 * self.dropped:g}% of the frames lost": self.dropped,
             f"frames up to {self.late} decisions late": self.late,
             f"brightness x {self.brightness:g}": self.brightness != 1,
             "{:g} to {:g} frames a second".format(*self.rate or (0, 0)): self.rate,

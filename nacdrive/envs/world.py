@@ -86,8 +86,7 @@ class EnvOption(Options):
 
     env: str = "carracing"
     """What is driven: carracing, udacity-track (the built-in tracks of the Udacity simulator), udacity (the simulator
-    that connects to 'nacdrive drive'; of other verbs the built-in tracks), gym:ID, or module:make_env for one of your
-    own."""
+    that connects to 'nacdrive drive'; of other verbs the built-in tracks), gym:ID, or your own module:make_env."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -24,9 +24,8 @@ NEARLY_ALL = 0.95
 
 
 Outcome = tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]
-"""What a decision led to, as of Gymnasium's ``step``: ``info`` has ``t_s`` of the observation, and at the end of an
-``episode`` its raw return ``r``, its frames ``l``, and of CarRacing the share of ``tiles`` and whether the lap was
-``finished``."""
+"""What a decision led to, as of Gymnasium's ``step``: ``info`` has ``t_s`` of the observation, at the end of an
+``episode`` its raw return ``r`` and frames ``l``, and of CarRacing the share of ``tiles`` and if it ``finished``."""
 
 
 class ResumableEpisodes(ABC):
@@ -162,9 +161,7 @@ def make_driving_env(spec: EnvSpec, repeat: int, index: int = 0) -> DrivingEnv:
 
 
 def action_space(env: DrivingEnv) -> spaces.Space[Any]:
-    """What an agent of ``env`` chooses from: its actions, or (steering, pedal) in -1 .. 1, steering alone where that is
-    all there is.
-    """
+    """What an agent of ``env`` chooses from: its actions, or steering and, where there is one, pedal, in -1 .. 1."""
     if env.actions:
         return spaces.Discrete(len(env.actions))
     numbers = env.action_space.shape or (1,)

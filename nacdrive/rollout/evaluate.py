@@ -16,6 +16,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.files import atomic_path, write_json
 from nacdrive.common.foreign_json import read_object
 from nacdrive.common.parallel import run_by_method
+from nacdrive.common.paths import is_model
 from nacdrive.common.result_folder import is_own, partial_target
 from nacdrive.common.runs import plain, run_record
 from nacdrive.common.statistics import fraction, proportion, summary
@@ -246,13 +247,13 @@ def track_numbers(rows: Sequence[Row], laps: float, totals: Collection[str]) -> 
         and not row.get("interventions")
         for row in rows
     )
-    own = own_metrics(rows[0])
+    own = dict.fromkeys(name for row in rows for name in own_metrics(row))
     return {
         "drives": len(rows),
         "flawless": {"count": flawless, "share": flawless / len(rows), "interval95": proportion(flawless, len(rows))},
         "safety_stops": sum(row["failure"] is not None for row in rows),
-        **{name: sum(row[name] for row in rows) for name in own if name in totals},
-        **{name: summary([row[name] for row in rows]) for name in own if name not in totals},
+        **{name: sum(row.get(name, 0) for row in rows) for name in own if name in totals},
+        **{name: summary([row[name] for row in rows if name in row]) for name in own if name not in totals},
     }
 
 
@@ -351,8 +352,10 @@ def claim(path: Path, identity: Mapping[str, Any]) -> None:
         stored = read_object(path)
         before = compat.evaluation(stored, LAP_RULES[0], plain(CameraNoise()))
         # An option that one of the two does not say was given to the other alone.
-        for key in {**stored, **identity}:
-            if key != "file" and before.get(key) != identity.get(key):
-                what = {"sha256": "model file", "expert_key": "expert"}.get(key, key)
+        for key in {"data": None, **stored, **identity}:
+            # A file may be renamed, a driver's name is all that tells it from another one of its module.
+            is_renamed = key == "file" and is_model(str(identity["file"]))
+            if not is_renamed and before.get(key) != identity.get(key):
+                what = {"sha256": "model file", "expert_key": "expert", "file": "driver", "data": "kind"}.get(key, key)
                 raise UserError(f"{path.parent} holds drives of another {what}: give another --out, or --overwrite.")
     write_json(path, identity)

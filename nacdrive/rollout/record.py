@@ -69,7 +69,10 @@ def record_episodes(
     ones from ``config.seed`` on whose return reaches ``config.min_return``. With ``listeners`` it is driven in this
     process, and they hear every Tick; ``control`` is for a person who drives.
     """
-    if (log := config.log) and (log == config.folder or (not config.overwrite and log.is_dir() and any(log.iterdir()))):
+    if (log := config.log) and (
+        log.resolve().is_relative_to(config.folder.resolve())
+        or (log.exists() and not (log.is_dir() and (config.overwrite or not any(log.iterdir()))))
+    ):
         # Refused now, not after all the drives.
         raise UserError(f"{log} already holds something, or will hold the recording: give another --log.")
     here = EpisodeDriver(config, () if listeners is None else listeners, control)
@@ -204,17 +207,18 @@ class EpisodeDriver:
         """What must be the same on resuming, by its names in ``recording.json``."""
         config, spec = self.config, self.config.spec
         recipe: dict[str, Any] = {"first_seed": config.seed}
+        checksum = None if config.expert is None or config.by_hand else driver_checksum(config.expert)
         if config.by_hand:
             recipe["max_frames"] = config.max_frames
         elif spec.steering_noise is not None:
             seconds = (config.max_frames or OFFICIAL_FRAMES) / (spec.frames_per_second or 1)
             recipe |= {"track": config.track or BOTH, "seconds": seconds, "noise": self.steering_noise}
             recipe |= {"sides": config.sides, "beta": 1.0}
-            recipe |= {"min_return": config.min_return} if config.min_return is not None else {}
-            recipe |= config.road.given | ({"roads": config.roads} if config.roads is not None else {})
+            known = {"min_return": config.min_return, "expert_sha256": checksum}
+            recipe |= {name: value for name, value in known.items() if value is not None}
         else:
             recipe = {
-                "expert_sha256": driver_checksum(config.expert) if config.expert is not None else None,
+                "expert_sha256": checksum,
                 **recipe,
                 "repeat": self.loaded.repeat,
                 "every_frame": config.every_frame,
@@ -224,7 +228,8 @@ class EpisodeDriver:
                 **({"steering_noise": config.steering_noise} if config.steering_noise is not None else {}),
             }
             recipe |= {"continuous": True} if self.loaded.driver.needs.continuous else {}
-        recipe |= {"repeat": config.repeat} if config.repeat is not None else {}
+        recipe |= config.road.given | ({"roads": config.roads} if config.roads is not None else {})
+        recipe |= {name: value for name in ("track", "repeat") if (value := getattr(config, name)) is not None}
         recipe |= {"rule": config.rule} if config.rule not in (None, LAP_RULES[0]) else {}
         if config.driver is not None:
             recipe |= {"driver": config.driver, "driver_sha256": driver_checksum(config.driver)}

@@ -43,14 +43,15 @@ class RecordConfig(
     min_return: float | None = None
     """Keep only episodes with at least this return; others are dropped, said so, and replaced by further tracks."""
     sides: bool = True
-    """udacity-track: record the side cameras too."""
+    """udacity-track: record the side cameras too, unless something is wrong with the one in the middle."""
     log: Path | None = None
-    """udacity-track: also write what the simulator itself would have written (driving_log.csv and IMG) to this
-    folder."""
+    """udacity-track: folder to also write the simulator's own log to (driving_log.csv and IMG)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         spec = self.spec
+        # What is wrong is wrong with the camera in the middle alone.
+        object.__setattr__(self, "sides", self.sides and not self.disturbance.active)
         object.__setattr__(self, "expert", self.expert or (None if self.driver else spec.expert))
         if self.expert is None and self.driver is None:
             raise UserError(f"nobody is known to drive {spec.name}: give --driver module:MyDriver or --expert.")

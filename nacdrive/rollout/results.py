@@ -135,11 +135,11 @@ def slug(track: str) -> str:
 
 
 def row_of(result: EpisodeResult, driven: EpisodeMetrics, metrics: Mapping[str, float], track: str = "") -> Row:
-    """One episode as plain JSON: its result, the environment's own ``metrics`` where they say more, its curve."""
+    """One episode as plain JSON: its result, what the environment's own ``metrics`` know besides, its curve."""
     numbers = {k: round(v, 6) if isinstance(v, float) else v for k, v in dataclasses.asdict(result).items()}
     row = {**numbers, "ending": driven.ending, "actions": driven.actions, "curve": driven.points}
     row |= {old: row[name] for name, old in compat.ROW_NAMES.items()} | ({"track": track} if track else {})
-    return {**row, **{k: v for k, v in metrics.items() if k not in row}}
+    return {**row, **{k: v for k, v in metrics.items() if k not in row and math.isfinite(v)}}
 
 
 def own_metrics(row: Row) -> list[str]:
@@ -195,7 +195,7 @@ class ResultsFile:
                 write_text(path, sound)
 
     def add(self, row: Row) -> None:
-        """Append one row and make sure it is on the disk."""
+        """Append one row, in the file at once."""
         self.rows[row["seed"]] = row
         with open_log(self.path) as handle:
             handle.write(json.dumps(row) + "\n")

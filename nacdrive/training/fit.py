@@ -63,6 +63,11 @@ class Progress:
     seconds: float = 0.0
     """Wall time of this round, interruptions left out."""
 
+    @property
+    def mean_loss(self) -> float:
+        """Of this epoch so far; 0 where no label was known yet."""
+        return self.loss_sum / max(self.weight_sum, 1e-6)
+
 
 @runtime_checkable
 class Penalised(Protocol):
@@ -178,8 +183,8 @@ class Fitting:
             p.step, p.total_steps = step + 1, p.total_steps + 1
             if p.step % config.checkpoint_steps == 0 and p.step < len(batches):
                 self.save()
-            on_step(FitUpdate(p, len(batches), config.epochs, p.loss_sum / p.weight_sum))
-        row = {"round": p.round, "epoch": p.epoch, "steps": p.total_steps, "train_loss": p.loss_sum / p.weight_sum}
+            on_step(FitUpdate(p, len(batches), config.epochs, p.mean_loss))
+        row = {"round": p.round, "epoch": p.epoch, "steps": p.total_steps, "train_loss": p.mean_loss}
         row |= {"learning_rate": rate} if batches else {}
         row |= {"train_penalty": p.penalty_sum / len(batches)} if isinstance(self.network, Penalised) else {}
         row |= self.validate()
@@ -307,6 +312,8 @@ class Fitting:
         kinds = (RuntimeError, ValueError, KeyError, TypeError, AttributeError)
         with quoted(f"{self.path} belongs to another network (", f"): {ADVICE}.", *kinds, say=first_line):
             self.network.load_state_dict(content["network"])
+            for stored, group in zip(content["optimizer"]["param_groups"], self.optimizer.param_groups, strict=True):
+                stored |= {"factor": group["factor"]} if "factor" in group else {}  # of the rate asked for now
             self.optimizer.load_state_dict(content["optimizer"])
             self.progress = Progress(**content["progress"])
             self.mean, self.best = content["mean"], content["best"]

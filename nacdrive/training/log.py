@@ -1,6 +1,4 @@
-"""What a training writes while it runs: ``metrics.jsonl``, one row per epoch, and where TensorBoard is installed the
-same for it.
-"""
+"""What a training writes while it runs: ``metrics.jsonl``, a row per epoch, and the same for TensorBoard if there."""
 
 from __future__ import annotations
 

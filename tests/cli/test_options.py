@@ -312,3 +312,12 @@ def test_each_of_several_values_is_one_of_the_few_that_there_are() -> None:
     assert Several(areas=("b",)).areas == ("b",)
     with pytest.raises(UserError, match=r"^--areas is c: give a or b"):
         Several(areas=("a", "c"))  # type: ignore[arg-type]
+
+
+def test_several_values_are_given_at_once_and_end_at_the_next_option() -> None:
+    line = ["--task", "carracing", "--data", "a", "b", "-o", "here"]
+    config = parse(TrainConfig, "nacdrive train", line)
+    assert (config.data, config.out) == ((Path("a"), Path("b")), Path("here"))
+    for twice in (["--data", "a", "--data", "b"], ["--data=a", "--data=b"]):
+        with pytest.raises(UserError, match="--data is given twice, and only the last would count"):
+            parse(TrainConfig, "nacdrive train", ["--task", "carracing", *twice])

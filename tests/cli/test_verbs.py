@@ -199,7 +199,7 @@ def test_doctor_names_what_is_wrong(
     printed = " ".join(capsys.readouterr().out.split())
     for name in ("Python", "packages", "CarRacing", "ffmpeg", "PPO expert", "live page", "results", "CUDA"):
         assert name in printed
-    assert "free some space" in printed and "give another one with --port" in printed
+    assert "free some space" in printed and "give another one with --page-port" in printed
     assert re.search("does not work: .*results", printed)
 
 

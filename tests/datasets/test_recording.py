@@ -172,6 +172,14 @@ def test_resume_refuses_another_recipe_and_names_the_difference(tmp_path: Path) 
         begin(tmp_path / "r", recipe={"every_frame": False, "first_seed": 5}, resume=True)
 
 
+def test_drives_of_several_kinds_are_not_described_as_those_of_the_first(tmp_path: Path) -> None:
+    for model, described in (("a", {"model": "a"}), ("a", {"model": "a"}), ("b", None)):
+        begin(tmp_path / "r", drive={"model": model}, resume=True).add(
+            make_episode(len(list((tmp_path / "r").iterdir())))
+        )
+        assert Recording.open(tmp_path / "r").meta.get("drive") == described
+
+
 def test_resume_refuses_a_folder_of_something_else(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("")
     with pytest.raises(UserError, match="no recording that could be resumed"):
@@ -229,7 +237,7 @@ def test_a_full_disk_gives_one_sentence_and_loses_nothing(
 )
 def test_arrays_that_are_no_episode_are_refused_in_a_sentence(tmp_path: Path, t_s, steering, problem: str) -> None:
     frames = np.zeros((4, 8, 8, 3), np.uint8)
-    with pytest.raises(UserError, match=f"^this is no episode: .*{problem}.*; nothing was written.$"):
+    with pytest.raises(UserError, match=f"^this is no episode: .*{problem}.*; no episode was written.$"):
         Recording.from_arrays(frames, t_s, folder=tmp_path / "recording", steering=steering)
     assert not list((tmp_path / "recording").rglob("*.parquet"))
 

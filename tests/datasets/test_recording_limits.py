@@ -258,9 +258,9 @@ def test_overwriting_and_going_on_contradict_each_other(tmp_path):
 def test_a_folder_of_files_is_told_from_one_of_a_recording(tmp_path, recording_folder):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "a.txt").write_text("mine")
-    with pytest.raises(UserError, match="already holds files: give another --out"):
+    with pytest.raises(UserError, match="already holds files: give another folder"):
         begin(tmp_path / "mine")
-    with pytest.raises(UserError, match="already holds a result: give --resume, --overwrite, or another --out"):
+    with pytest.raises(UserError, match="already holds a result: give --resume, --overwrite, or another folder"):
         begin(recording_folder)
 
 

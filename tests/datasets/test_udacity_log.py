@@ -458,3 +458,11 @@ def test_two_drives_of_one_time_do_not_overwrite_each_others_pictures(tmp_path: 
     with pytest.warns(UserWarning, match="the speed is unknown"):
         export_log(tmp_path / "recording", tmp_path / "log")
     assert len(list((tmp_path / "log/IMG").iterdir())) == 24 and len(read_log(tmp_path / "log").drives()) == 2
+
+
+def test_two_drives_of_overlapping_times_do_not_either(tmp_path: Path) -> None:
+    for second in (0, 1):
+        drive_of_own(tmp_path / "recording", began=f"1970-01-01T00:00:0{second}")
+    with pytest.warns(UserWarning, match="the speed is unknown"):
+        export_log(tmp_path / "recording", tmp_path / "log")
+    assert len(list((tmp_path / "log/IMG").iterdir())) == 24 and len(read_log(tmp_path / "log").drives()) == 2

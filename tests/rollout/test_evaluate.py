@@ -31,7 +31,7 @@ from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.models import save_policy
 from nacdrive.rollout.drive import Drive
 from nacdrive.rollout.eval_config import EvalConfig
-from nacdrive.rollout.evaluate import EvalJob, RolloutWorker, claim, drive_jobs, evaluate, track_numbers
+from nacdrive.rollout.evaluate import EvalJob, RolloutWorker, claim, drive_jobs, evaluate, identify, track_numbers
 from nacdrive.rollout.results import (
     MOST_POINTS,
     EpisodeMetrics,
@@ -309,11 +309,17 @@ def test_a_damaged_description_of_an_evaluation_is_one_sentence(text: str, tmp_p
 def test_what_only_one_of_two_evaluations_was_asked_for_is_not_mixed(
     before: dict[str, Any], now: dict[str, Any], tmp_path: Path
 ) -> None:
-    same = {"env": "carracing", "file": "a", "sha256": "b"}
+    same = {"env": "carracing", "file": "a.pt", "sha256": "b"}
     claim(tmp_path / "evaluation.json", same | before)
-    claim(tmp_path / "evaluation.json", same | before | {"file": "moved"})
+    claim(tmp_path / "evaluation.json", same | before | {"file": "moved.pt"})
     with pytest.raises(UserError, match=f"another {next(iter(before | now))}: give another --out"):
         claim(tmp_path / "evaluation.json", same | now)
+
+
+def test_drivers_without_a_file_are_told_apart_by_their_names(tmp_path: Path) -> None:
+    claim(tmp_path / "evaluation.json", identify(Drive(driver="constant")))
+    with pytest.raises(UserError, match="holds drives of another driver"):
+        claim(tmp_path / "evaluation.json", identify(Drive(driver="predictive")))
 
 
 @pytest.mark.parametrize(
@@ -388,6 +394,9 @@ def test_a_flawless_drive_has_all_its_laps_and_no_wheel_off_the_road() -> None:
     numbers = track_numbers(rows, 3, {"laps", "interventions"})
     assert numbers["flawless"]["count"] == 1
     assert (numbers["laps"], numbers["interventions"], numbers["autonomy"]["mean"]) == (11.5, 1, 100.0)
+    # What is not known of a drive is left out of its row.
+    lap_s = track_numbers([row, {**row, "lap_s": 40.0}, {**row, "lap_s": 50.0}], 3, ())["lap_s"]
+    assert (lap_s["mean"], lap_s["min"]) == (45.0, 40.0)
     # An environment of one's own counts no wheels beside the road, and nobody says that there were none.
     own = [
         {"failure": failure, "track": "a", "progress": 0.1, "comfort": 1.0} for failure in (None, "stopped", "stopped")

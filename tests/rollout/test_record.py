@@ -31,6 +31,7 @@ from nacdrive.rollout.recorder import EpisodeBuffer, expert_action
 from tests.helpers.ticks import make_tick
 
 SEED = 3_000_000
+BY_HAND = {"env": "udacity", "expert": "keyboard", "watch": True, "allow_control": True}
 
 
 def config(out: Path, **options: object) -> RecordConfig:
@@ -150,6 +151,25 @@ def test_resume_with_other_options_is_refused(tmp_path: Path) -> None:
     record_episodes(config(tmp_path / "r", episodes=1, max_frames=8))
     with pytest.raises(UserError, match="max_frames 8 instead of 60"):
         record_episodes(config(tmp_path / "r", resume=True))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "key"),
+    [
+        ({"disturbance": CameraNoise(blackout=0.501)}, {"disturbance": CameraNoise(blackout=0.499)}, "camera"),
+        ({"env": "udacity", "expert": "tests.helpers.arena_drivers:Straight"}, {"env": "udacity"}, "expert_sha256"),
+        (BY_HAND, {**BY_HAND, "track": "lake"}, "track"),
+    ],
+)
+def test_what_a_recording_must_share_tells_them_apart(before: Any, now: Any, key: str, tmp_path: Path) -> None:
+    one, other = (EpisodeDriver(config(tmp_path, **options)).recipe for options in (before, now))
+    assert one.get(key) != other.get(key)
+
+
+def test_side_cameras_are_not_recorded_where_the_middle_one_is_disturbed(tmp_path: Path) -> None:
+    for options, is_recorded in (({}, True), ({"disturbance": CameraNoise(blackout=0.5)}, False)):
+        driver = EpisodeDriver(config(tmp_path, env="udacity", **options))
+        assert driver.described.options["sides"] == driver.recipe["sides"] == is_recorded
 
 
 def start(out: Path, *more: str) -> subprocess.Popen[str]:
@@ -312,6 +332,10 @@ def test_a_log_that_exists_is_found_before_the_drives(tmp_path: Path) -> None:
     (tmp_path / "log" / "mine.txt").write_text("kept")
     with pytest.raises(UserError, match="already holds something"):
         run(RecordConfig(env="udacity", episodes=1, max_frames=40, out=tmp_path / "r", log=tmp_path / "log"))
+    (tmp_path / "file").write_text("kept")
+    for log, more in ((tmp_path / "file", {"overwrite": True}), (tmp_path / "r" / "log", {}), (tmp_path / "r", {})):
+        with pytest.raises(UserError, match="already holds something, or will hold the recording"):
+            run(RecordConfig(env="udacity", episodes=1, max_frames=40, out=tmp_path / "r", log=log, **more))
     assert not (tmp_path / "r").exists()
 
 

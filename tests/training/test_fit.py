@@ -13,6 +13,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.layers import build
 from nacdrive.tasks import Sample
 from nacdrive.tasks.base import Metric
+from nacdrive.training import fit as fit_module
 from nacdrive.training.config import FitConfig
 from nacdrive.training.fit import Fitting, Progress, checkpoint_path, fit, layer_optimizer_options, make_optimizer
 from nacdrive.training.log import MetricsLog, read_rows
@@ -445,7 +446,24 @@ def test_a_batch_in_which_nothing_counts_teaches_nothing_and_stops_nothing(
     monkeypatch.setattr(task, "loss", lambda outputs, *_: (outputs.sum() * 0, torch.tensor(0.0)))
     fitting = fitting_of(network, task, samples, config, tmp_path)
     assert fitting.step(fitting.train.epoch(0, 0)[0], 0, 1e-3) == (0.0, 0.0)
+    fitting.epoch(lambda update: None)
     fitting.log.close()
+    assert numbers(tmp_path)[0]["train_loss"] == 0.0
+
+
+def test_a_layers_own_rate_stays_its_own_when_the_training_goes_on_with_another(
+    network, task, samples, config, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(fit_module, "layer_optimizer_options", lambda net: {"own": {"lr": 1e-3}})
+    network.own = torch.nn.Parameter(torch.zeros(1))
+    for rate in (1e-3, 1e-4):
+        fitting = fitting_of(network, task, samples, dataclasses.replace(config, learning_rate=rate), tmp_path)
+        if fitting.path.exists():
+            fitting.load()
+        fitting.save()
+        fitting.log.close()
+    factors = [group["factor"] for group in fitting.optimizer.param_groups if "factor" in group]
+    assert factors == [pytest.approx(10.0)]
 
 
 def test_pictures_are_changed_where_that_is_asked_for_and_only_there(

@@ -211,7 +211,7 @@ def test_a_port_in_use_is_one_sentence_that_names_the_option() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(UserError, match=r"port \d+ is in use.*--port"):
+        with pytest.raises(UserError, match=r"port \d+ is in use.*--page-port"):
             LiveServer(port=taken.getsockname()[1]).start()
 
 

@@ -86,7 +86,7 @@ class Score:
             "laps": laps,
             "clean_laps": self.clean_laps,
             "off_road_events": self.off_road_events,
-            "off_road_per_lap": self.off_road_events / max(laps, 1e-6),
+            "off_road_per_lap": self.off_road_events / max(laps, 0.01),
             "interventions": self.interventions,
             "autonomy": 100 * max(0.0, 1 - self.interventions * INTERVENTION_S / seconds),
             "offset_mean_m": float(np.mean(self.offsets)),

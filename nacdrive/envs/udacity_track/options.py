@@ -40,8 +40,7 @@ class RoadOptions(Options):
     """udacity-track: scene (if not given): the cameras look to the right by 0.7 degrees and are rolled by 1.2, as the
     simulator's; straight: without that, for policies that were trained so."""
     sun_elevation: Annotated[float | None, Interval(ge=5, le=90)] = None
-    """udacity-track: degrees of the sun above the horizon, from which it shines in the day's direction; the day's own
-    if not given."""
+    """udacity-track: degrees of the sun above the horizon, in the day's direction; the day's own if not given."""
 
     def check(self, track: str | None) -> None:
         """Refuse options of random roads where ``track`` is none of them."""

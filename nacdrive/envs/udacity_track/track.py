@@ -134,9 +134,7 @@ def fixed_track(
     lake: Sequence[float],
     **more: Any,
 ) -> Track:
-    """A track past ``corners`` (east, north, up), rounded over ``rounding`` metres; ``style``: fields of ``RoadStyle``,
-    ``more`` of ``Track``.
-    """
+    """A track past ``corners`` (east, north, up), rounded over metres; ``style``: ``RoadStyle``, more: ``Track``."""
     line = evenly_spaced(rounded(evenly_spaced(np.array(corners, dtype=float), 0.5), rounding / 0.5))
     heading, curvature = directions(line)
     count = len(line)

@@ -66,8 +66,7 @@ class ArenaConfig(
     """Experts and drivers of your own: ppo, continuous, geometric, racing-line, predictive, ppo-rescued, an exported
     PPO policy, my_module:MyDriver."""
     person: bool = False
-    """Somebody at the page drives too; needs --allow-control. CarRacing's lap may then take 60 s, if no --max-frames is
-    given."""
+    """Somebody at the page drives too; needs --allow-control. CarRacing's lap then takes 60 s without --max-frames."""
     top_speed: Annotated[float | None, Interval(ge=1, le=100)] = None
     """Metres per second above which policies and drivers get no gas, so that they can be beaten; needs --person."""
     head_start: Annotated[float, Interval(ge=0, le=60)] = 0.0

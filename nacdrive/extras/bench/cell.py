@@ -225,9 +225,7 @@ def best_fit(task: Task, fold: Fold, cell: Cell, on_step: OnStep) -> tuple[torch
 
 
 def set_width(task: Task, cell: Cell, fold: Fold) -> None:
-    """Give ``task`` the width, of a layer with heads a multiple of them, at which its network comes nearest to
-    ``cell.parameters``.
-    """
+    """Give ``task`` the width, a multiple of the heads, at which its network is nearest to ``cell.parameters``."""
     assert isinstance(task, SeriesTask)
     heads = task.num_heads
     counts = {heads: 0}  # which some layers cannot have: two features a head are the least

@@ -77,9 +77,7 @@ class Summary:
 
 
 def write_card(folder: Path, *, license: str | None = None, overwrite: bool = False) -> tuple[Path, str | None]:
-    """Write ``README.md`` into a recording; a card of ours that nobody edited is replaced. The card, and the licence
-    that it names.
-    """
+    """Write a recording's ``README.md``, over ours that nobody edited. The card, and the licence that it names."""
     path, (about, listed) = folder / manifest.CARD, manifest.read_manifest(folder)
     if license is not None:
         manifest.check_license(license)

@@ -34,8 +34,7 @@ from nacdrive.viz.report import between
 LEARNING_RATE = 3e-4
 """A third of the usual: it learns on."""
 TRAINED, CONTROL, KEPT = "train", "control", "kept"
-"""Folders within the hunt's: of the trainings from the failures and from the same tracks undisturbed, and of the
-policy's own drives."""
+"""Folders within the hunt's: trainings from the failures and, undisturbed, on their tracks; the policy's drives."""
 FIRST_JUDGED = POLICY_TEST.start + 500_000
 """Seed of the first track on which it is judged whether learning has helped."""
 

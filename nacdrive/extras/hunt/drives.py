@@ -30,7 +30,7 @@ ROW_KINDS: dict[str, Any] = {
     **{"failed": bool, "fault": str | None, "failed_s": float | None, "reference_return": float | None, "unfair": bool},
 }
 """What ``HuntWorker.judge`` writes of an episode, ..."""
-OPTIONAL_KINDS = {**OPTIONAL, "command": str, "repeats": bool, "film": str}
+OPTIONAL_KINDS = {**OPTIONAL, "command": str, "repeats": bool, "film": str | None}
 """... and what the search adds, then the drive once more."""
 
 

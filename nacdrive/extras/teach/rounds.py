@@ -98,6 +98,8 @@ class Teaching:
             stored = read_object(path)
             if stored.get("first") != str(self.training.first):
                 raise UserError(f"{self.folder} is a teaching of {stored.get('first')}: give another --out.")
+            if (before := stored.get("recording", str(self.recording))) != str(self.recording):
+                raise UserError(f"{self.folder} learns from {before}: give --corrections {before}, or another --out.")
             lists = ("corrections", "agreement", "old")
             with quoted(f"{path} is damaged (", "): give another --out.", *MISFITS, say=named):
                 rounds = [Round(**one | {name: tuple(one[name]) for name in lists}) for one in stored["rounds"]]
@@ -127,11 +129,12 @@ class Teaching:
 
     def save(self, rounds: list[Round], undone: list[str]) -> None:
         """Write down where the teaching stands now, and its policy; if the disk does not take it, nothing changes."""
-        about = {"first": str(self.training.first), "rounds": plain(rounds), "undone": undone}
+        about = {"first": str(self.training.first), "recording": str(self.recording)}
+        stand = {"rounds": plain(rounds), "undone": undone, "begun": self.begun}
         with atomic_path(self.model) if rounds else nullcontext() as partial:
             if partial is not None:
                 partial.write_bytes(round_path(self.training.folder, len(rounds)).read_bytes())
-            write_json(self.folder / TEACHING, {**about, "begun": self.begun})
+            write_json(self.folder / TEACHING, {**about, **stand})
         self.rounds, self.undone = rounds, undone
         if not rounds:
             self.model.unlink(missing_ok=True)

@@ -12,7 +12,7 @@ from nacdrive.common.action import Action
 from nacdrive.common.camera_mount import upright
 from nacdrive.common.errors import UserError
 from nacdrive.envs.udacity_track import make_udacity_track
-from nacdrive.envs.udacity_track.env import UdacityTrackEnv
+from nacdrive.envs.udacity_track.env import Score, UdacityTrackEnv
 from nacdrive.envs.udacity_track.track import TRACKS
 from tests.helpers.nightly import daily
 
@@ -206,6 +206,13 @@ def test_laps_and_time_end_an_episode() -> None:
     assert truncated and info["t_s"] == pytest.approx(8) and abs(info["progress"]) < 0.002
     assert info["ended"] == "time is up"
     made.close()
+
+
+def test_a_drive_that_got_nowhere_left_the_road_at_most_a_hundred_times_as_often_a_lap() -> None:
+    score = Score(None)
+    score.note({"lane_offset_m": 6.0, "speed_mps": 1.0}, 0.0, True, False, False)
+    numbers = score.numbers({"t_s": 1.0, "progress": -0.01})
+    assert (numbers["off_road_events"], numbers["off_road_per_lap"]) == (1, 100.0)
 
 
 def test_mistakes_are_named() -> None:

@@ -211,6 +211,8 @@ def test_a_teaching_goes_on_where_a_killed_one_stopped(teaching: Teaching, train
     assert not later.model.exists() and later.pending == (two,)
     stored = json.loads((teaching.folder / "teaching.json").read_text())
     assert stored["undone"] == [one.name]
+    with pytest.raises(UserError, match=f"learns from {teaching.recording}: give --corrections {teaching.recording}"):
+        Teaching(teaching.folder, Path("elsewhere"), training).open(overwrite=False, resume=True)
     (teaching.folder / "teaching.json").write_text(json.dumps({"first": str(training.first)}))
     with pytest.raises(UserError, match=r"teaching\.json is damaged \(KeyError.*give another --out"):
         later.open(overwrite=False, resume=True)

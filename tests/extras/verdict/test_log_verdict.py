@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ import pytest
 
 from nacdrive.cli.eval import run as evaluate_verb
 from nacdrive.common.errors import UserError
+from nacdrive.common.foreign_json import read_object
+from nacdrive.common.result_folder import release_folders
 from nacdrive.datasets.udacity_log import is_log
 from nacdrive.extras.verdict.log_verdict import (
     Drive,
@@ -108,6 +112,16 @@ def test_the_verb_judges_a_log_without_driving(log: Path, tmp_path: Path, capsys
     assert {path.name for path in (tmp_path / "out").iterdir()} >= {"metrics.json"}
     assert not list((tmp_path / "out").glob("*.jsonl"))
     assert "transfer " in capsys.readouterr().out
+    # A folder of drives, or of a verdict on other data, is no place for it; one of the same is.
+    release_folders()
+    assert evaluate_verb(replace(config, resume=True))["offline"] == metrics["offline"]
+    release_folders()
+    kept = (tmp_path / "out" / "metrics.json").read_bytes()
+    claimed = read_object(tmp_path / "out" / "evaluation.json")
+    (tmp_path / "out" / "evaluation.json").write_text(json.dumps({**claimed, "data": None, "laps": 1.0}))
+    with pytest.raises(UserError, match="holds drives of another kind: give another --out"):
+        evaluate_verb(replace(config, resume=True))
+    assert (tmp_path / "out" / "metrics.json").read_bytes() == kept
 
 
 def test_laps_are_driven_beside_a_log_when_they_are_asked_for() -> None:
