@@ -1,6 +1,4 @@
-"""``nacdrive predict``: how worn a bearing is and how long it will still run, which digit a picture shows (E-MNIST),
-what a person is doing (PAR).
-"""
+"""``nacdrive predict``: a bearing's wear and remaining life, a picture's digit (E-MNIST), a person's activity (PAR)."""
 
 from __future__ import annotations
 

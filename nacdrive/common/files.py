@@ -84,9 +84,7 @@ def atomic_path(target: Path) -> Iterator[Path]:
 
 
 def refuse_existing(*targets: Path, overwrite: bool, flag: str = "--out") -> None:
-    """Keep a user's file from being replaced unasked, or a folder by a file; to be called before the work. ``flag``
-    names it, for the ``UserError``.
-    """
+    """Before the work: ``UserError`` (``flag`` names it) if a file would be replaced unasked, or a folder by a file."""
     for target in targets:
         if target.is_dir():
             raise UserError(f"{target} is a folder: give the name of a file with {flag}.")

@@ -104,9 +104,7 @@ class RecordingWriter:
         return {int(row["seed"]): float(row["episode_return"]) for row in self._manifest["dropped"]}
 
     def add(self, episode: Episode) -> Path:
-        """Write one episode and list it; ``UserError`` if the disk is full, or the episode was driven in something else
-        than this recording's source.
-        """
+        """Write one episode and list it; ``UserError`` if the disk is full, or it is of another source."""
         if episode.source != self._manifest["source"]:
             raise UserError(
                 f"{self.folder} is a recording of '{self._manifest['source']}': "

@@ -101,7 +101,8 @@ class MostOption(Options):
     """How it is learnt."""
 
     most: int = 0
-    """About how many sequences to learn from, or pictures to look at; 0: all, of bench as the budget says."""
+    """About how many sequences (of driving: frames, of bearings: snapshots) to learn from, or pictures to look at; 0:
+    all, of bench as the budget says."""
 
 
 class TaskOption(Options):

@@ -47,9 +47,10 @@ class GradCam:
         # Only what speaks for the choice, as in the paper's figures.
         cam = F.relu((gradient.mean(dim=(2, 3), keepdim=True) * maps[0]).sum(dim=1, keepdim=True))
         first, last = network.config.crop or (0, network.config.height)
-        seen = F.interpolate(cam, (last - first, newest.shape[2]), mode="bilinear")[0, 0]
+        seen = F.interpolate(cam, (last - first, newest.shape[2]), mode="bilinear")[0, 0].detach().float().cpu()
+        seen[slice(*network.config.masked_rows or (0, 0))] = 0
         map_ = torch.zeros(newest.shape[1:3])
-        map_[first:last] = seen.detach().float().cpu()
+        map_[first:last] = seen
         return scaled(map_.numpy())
 
     def _scores(self, newest: Tensor, recent: LastDecision) -> Tensor:

@@ -268,20 +268,18 @@ def compute(
             raise TimeUpError
 
     results = finished(grid.folder)
-    missing = []
     for cell in grid.cells:
-        if complete(cell, results.get(cell.key)):
+        if complete(with_rate(cell, results), results.get(cell.key)):
             on_result(cell, results[cell.key])
-        else:
-            missing.append(cell)
     path = grid.folder / RESULTS
     # A line that a crash cut short must not swallow the next.
     write_text(path, "".join(json.dumps(row) + "\n" for row in results.values()))
     with path.open("a", encoding="utf-8") as file, suppress(TimeUpError):
         # The cells that choose a learning rate come before those that take it.
         for turn in (True, False):
+            cells = [with_rate(cell, results) for cell in grid.cells if cell.chooses == turn]
             computed = run_jobs(
-                compute_cell, [with_rate(cell, results) for cell in missing if cell.chooses == turn],
+                compute_cell, [cell for cell in cells if not complete(cell, results.get(cell.key))],
                 workers=config.workers if config.ray else config.parallel, ray=config.ray or None, preload=PRELOADED,
                 on_message=listen, on_lost=lambda cell, exit_code: failure(cell, *lost_process(exit_code)),
                 max_tasks_per_child=1, gpus=float(config.device.startswith("cuda")),
@@ -311,5 +309,7 @@ class TimeUpError(Exception):
 
 
 def complete(cell: Cell, result: Result | None) -> bool:
-    """Whether a result holds everything that is asked of a cell."""
-    return bool(result and result["status"] == "done" and set(cell.tasks) <= set(result["asked"]))
+    """Whether a result holds everything that is asked of a cell, at the learning rate that its model's first chose."""
+    if not result or result["status"] != "done" or not set(cell.tasks) <= set(result["asked"]):
+        return False
+    return cell.chooses or cell.learning_rate in (None, result["fit"]["learning_rate"])

@@ -144,9 +144,7 @@ def correct(
 
 
 def keep(work: Work, cases: Sequence[Case], folder: Path) -> list[Path]:
-    """Record what the policy does in these episodes in ``folder``, where those that are there are not driven again; the
-    folder, if there are any.
-    """
+    """Record what the policy does in these episodes in ``folder``, the missing ones alone; the folder, if any."""
     if not cases:
         return []
     here = work.drive.load()

@@ -89,7 +89,7 @@ class Blur:
 
 @dataclass(frozen=True)
 class HideFrame:
-    """Forget a frame of the window, as though it had never come; the others keep their times."""
+    """Forget a frame of the window, which is one frame shorter then; the others keep their times."""
 
     back: int
     """How many decisions ago it was taken, from 1."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -88,12 +89,13 @@ class Moment:
 class ReplayedPast(DriverWrapper):
     """Does what was done up to a moment, and lets another driver take over there.
 
-    The other one is asked from decision ``first`` on, so that what it remembers is true when it takes over.
+    The other one is asked from decision ``first`` on, and of frames taken from ``since_s`` on, which may be more where
+    some are lost or late, so that what it remembers is true when it takes over.
     """
 
-    def __init__(self, driver: Driver, past: Sequence[Action], first: int = 0) -> None:
+    def __init__(self, driver: Driver, past: Sequence[Action], first: int = 0, since_s: float = math.inf) -> None:
         super().__init__(driver)
-        self.past, self.first = past, first
+        self.past, self.first, self.since_s = past, first, since_s - 1e-6
 
     def reset(self, env: DrivingEnv) -> None:
         super().reset(env)
@@ -101,7 +103,8 @@ class ReplayedPast(DriverWrapper):
 
     def act(self, frame: Frame, info: Info) -> Action:
         step, self._step = self._step, self._step + 1
-        own = super().act(frame, info) if step >= self.first else None
+        is_remembered = step >= self.first or float(info.get("frame_t_s", info["t_s"])) >= self.since_s
+        own = super().act(frame, info) if is_remembered else None
         return self.past[step] if step < len(self.past) or own is None else own
 
 
@@ -206,7 +209,8 @@ class WhatIf:
         if self.simulation is None:
             raise UserError("a ghost needs a world that can be made again: a simulator that connects cannot.")
         with closing(self.simulation.make_env(moment.seed)) as env:
-            inner = ReplayedPast(PolicyDriver(policy), moment.past, len(moment.past) - policy.config.window)
+            first = len(moment.past) - policy.config.window
+            inner = ReplayedPast(PolicyDriver(policy), moment.past, first, moment.times[0])
             driver = ReplayedPast(self.simulation.wrap(inner, env), moment.past)
             for tick in rollout(env, driver, moment.seed):
                 if tick.step == 0:

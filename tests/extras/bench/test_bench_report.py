@@ -71,6 +71,15 @@ def test_layers_are_compared_in_pairs_with_the_best() -> None:
     assert comparison.circuits == {}
 
 
+@pytest.mark.parametrize("other", [{"train_sequences": 50}, {"test_sequences": {"emnist": 7}}])
+def test_what_learnt_from_other_data_or_is_judged_by_other_is_in_no_pair(other: dict[str, Any]) -> None:
+    (section,) = sections([line | (other if line["model"] == "mha" else {}) for line in rows()])
+    comparison = compare(section, ACCURACY)
+    assert comparison is not None
+    by = {line.model: line for line in comparison.lines}
+    assert by["mha"].behind is None and by["lstm"].behind is not None
+
+
 def test_a_difference_that_may_be_chance_is_not_shown() -> None:
     (section,) = sections([line for line in rows() if line["model"] in ("mha", "lstm")])
     comparison = compare(section, ACCURACY)

@@ -14,7 +14,7 @@ import pytest
 from nacdrive.extras.bench import cell as cell_module
 from nacdrive.extras.bench.cell import Cell, cell_folder, compute_cell, fit_config, peak_mib
 from nacdrive.extras.bench.config import PlanConfig, RobustnessConfig, RunConfig, RuntimeConfig, TableConfig
-from nacdrive.extras.bench.grid import read_cells, row_problem, size, with_rate
+from nacdrive.extras.bench.grid import complete, read_cells, row_problem, size, with_rate
 from nacdrive.extras.bench.runtime import cells as runtime_cells
 from nacdrive.extras.bench.runtime import markdown as runtime_markdown
 from nacdrive.extras.bench.runtime import timed
@@ -79,6 +79,10 @@ def test_every_training_has_a_seed_and_a_name_of_its_own() -> None:
     chosen = {"emnist/gru/0": {"fit": {"learning_rate": 0.01}}}
     assert [with_rate(cell, chosen).learning_rate for cell in rates] == [None, 0.01, 0.01, 0.01]
     assert with_rate(rates[1], {}).learning_rate is None and with_rate(cells[1], chosen).learning_rate is None
+    # Of a cell that was trained before the choice, for the one that chooses had failed, nothing stays.
+    known = {"status": "done", "asked": ["emnist"], "fit": {"learning_rate": 0.003}}
+    assert complete(with_rate(rates[1], {}), known) and not complete(with_rate(rates[1], chosen), known)
+    assert complete(with_rate(rates[0], chosen), known) and not complete(rates[0], None)
 
 
 def test_a_budget_never_lengthens_a_training() -> None:

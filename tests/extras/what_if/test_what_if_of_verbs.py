@@ -36,9 +36,18 @@ def ghost(asked: WhatIf, ticks: Sequence[Tick], driven: Sequence[Action], step: 
 @pytest.mark.parametrize(
     "options",
     daily(
-        [{"env": "carracing", "seed": 4_000_003}, {"env": "udacity-track", "seed": 3, "track": "lake"}],
-        ["carracing"],
-        lambda options: options["env"],
+        [
+            {"env": "carracing", "seed": 4_000_003},
+            {
+                "env": "carracing",
+                "seed": 4_000_003,
+                "model": "nac_steady_continuous",
+                "disturbance": CameraNoise(dropped=0.6),
+            },
+            {"env": "udacity-track", "seed": 3, "track": "lake"},
+        ],
+        ["carracing", "carracing, frames lost"],
+        lambda options: options["env"] + ", frames lost" * ("disturbance" in options),
     ),
 )
 def test_a_ghost_without_edits_is_the_drive_with_all_that_stands_around_its_policy(options: dict[str, str]) -> None:
@@ -47,11 +56,13 @@ def test_a_ghost_without_edits_is_the_drive_with_all_that_stands_around_its_poli
     loaded = drive.load(config)
     assert loaded.policy is not None
     with loaded.open(config.first_seed) as opened:
-        ticks = list(itertools.islice(opened, 40))
+        ticks = list(itertools.islice(opened, 48))
     source = pickle.loads(pickle.dumps(drive.what_if_of(config, loaded.policy, expert=False)))
-    line = ghost(source.load(), ticks, [tick.action for tick in ticks], 15)
-    assert len(line) >= 3
-    assert line == [(tick.x_m, tick.y_m) for tick in ticks[15 : 15 + len(line)]]
+    asked = source.load()
+    for step in (15, 24, 33):
+        line = ghost(asked, ticks, [tick.action for tick in ticks], step)
+        assert len(line) >= 3
+        assert line == [(tick.x_m, tick.y_m) for tick in ticks[step : step + len(line)]]
 
 
 @pytest.mark.nightly
