@@ -149,9 +149,9 @@ class Show:
 def in_words(metrics: dict[str, Any], laps: float) -> str:
     """The result in a few lines; ``laps`` is how many each drive was to have."""
     lines = on_tracks(metrics, laps) if "tracks" in metrics else returns(metrics)
-    if metrics["safety_stops"]:
-        reasons = sorted({row["failure"] for row in metrics["episodes"] if row["failure"]})
-        lines.append(f"safety stops: {metrics['safety_stops']} ({'; '.join(reasons)})")
+    for whose, rows in (("", metrics["episodes"]), ("the expert's ", metrics["expert_episodes"])):
+        if reasons := [row["failure"] for row in rows if row["failure"]]:
+            lines.append(f"{whose}safety stops: {len(reasons)} ({'; '.join(sorted(set(reasons)))})")
     if (offline := metrics.get("offline")) is not None:
         lines.append(
             f"on {offline['frames']} recorded frames: MSE {offline['mse']['mean']:.4f}, "

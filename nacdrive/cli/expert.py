@@ -85,7 +85,7 @@ def run_train(config: ExpertTrainConfig) -> None:
 
         best = train(settings, out, resume=config.resume, overwrite=config.overwrite, ray=config.ray, show=show)
     print(f"best policy: {best}\nSB3 model:   {best.with_suffix('.zip')}")
-    print(f"next: nacdrive expert eval --expert {best} --episodes 100")
+    print(f"next: nacdrive expert eval --expert {best} --env {config.env} --episodes 100")
 
 
 def run_imitate(config: ExpertImitateConfig) -> None:

@@ -240,6 +240,8 @@ def first_mistake(box: str) -> str:
     if match := re.match(r"(.*?): no type matching {None}\|{?([A-Z ]+)}? could be .*? from \[(.*?)\]", sentence):
         kinds = [{"FLOAT": "a number", "INT": "a whole number"}.get(kind, kind) for kind in match[2].split()]
         sentence = f"{match[1]}: give {' and '.join(kinds)} instead of {match[3]}"
+    sentence = re.sub(r"invalid literal for int.*?: ", "give a whole number instead of ", sentence)
+    sentence = sentence.replace("could not convert string to float:", "give a number instead of")
     hint = next((part for part in parts[1:] if part and part[0].startswith("Perhaps you meant")), None)
     if hint is not None and len(hint) > 1:
         sentence += f" (did you mean {hint[1].split()[0].rstrip(',')}?)"

@@ -76,4 +76,4 @@ def in_words(measure: str, value: float) -> str:
     """A task's measure in words."""
     if measure == "accuracy":
         return f"as the expert in {value:.1%} of the frames"
-    return f"validation {measure.upper()} {value:.4f}"
+    return f"validation {measure if measure == 'error' else measure.upper()} {value:.4f}"

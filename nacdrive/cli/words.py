@@ -48,8 +48,10 @@ def rewrite(config_class: type[Options], line: list[str]) -> list[str]:
             named += following
             for _ in following:
                 next(words)
+    # Behind an option that nobody knows, what seems to have no name may be its value.
+    is_known = all(word.partition("=")[0] in known for word in named if word.startswith("--"))
     for name, given in loose.items():
-        if any(word.partition("=")[0] == name for word in named):
+        if is_known and any(word.partition("=")[0] == name for word in named):
             raise UserError(f"{name} is given, and '{given[0]}' without a name is one more: leave one of them out.")
     return [*named, *(word for name, given in loose.items() for word in (name, *given))]
 

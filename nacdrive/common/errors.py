@@ -18,6 +18,10 @@ class UserError(Exception):
     """
 
 
+class UnfitFrameError(UserError, ValueError):
+    """A frame of another size or type than those that a policy learnt from."""
+
+
 @contextmanager
 def in_a_sentence(before: str, after: str = "", kind: type[UserError] = UserError) -> Iterator[None]:
     """What a user's own code raises inside becomes a sentence with words around it; a ``UserError`` is one already."""

@@ -18,9 +18,7 @@ MAX_DEPTH = 64
 
 
 def parse(text: Any) -> Any:
-    """What a JSON text or its UTF-8 bytes stand for; ``ValueError`` if it is no JSON, nested too deep, or holds a
-    number that is infinite or none.
-    """
+    """What JSON stands for, text or UTF-8; ``ValueError`` if it is none, too deep, or a number in it is not finite."""
     with quoted("", "", RecursionError, TypeError, kind=ValueError):
         value = json.loads(text, parse_float=finite, parse_constant=finite)
     level: list[Any] = [value]

@@ -66,6 +66,8 @@ def read_tensor_file(
     name = name or what
     if not path.is_file():
         raise UserError(f"there is no {name} {path}: check the path.")
+    if path.suffix == ".onnx":
+        raise UserError(f"{path} was exported, to drive alone: give the .pt or .safetensors that it was made of.")
     data = path.read_bytes()
     # A damaged file can make zipfile, pickle, safetensors and torch raise almost anything.
     with instead_of(Exception, f"{path} cannot be read as a {name}: it is truncated or of another kind; {advice}."):

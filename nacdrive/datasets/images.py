@@ -57,9 +57,7 @@ def eight_bits(image: Image.Image) -> Image.Image:
 
 
 def image_header(data: bytes) -> tuple[int, int, str]:
-    """Height, width and mode (``RGB``, ...) of a PNG or JPEG image, without decoding it; ``ImageError`` if it is
-    neither, or too large for a frame.
-    """
+    """Height, width and mode (``RGB``, ...) of a PNG or JPEG, not decoded; ``ImageError`` for none or a large one."""
     try:
         with Image.open(BytesIO(data), formats=FORMATS) as image:
             width, height, mode = *image.size, image.mode

@@ -45,8 +45,7 @@ class ExpertOption(Options):
     expert: str | None = None
     """Who rides along and says what to do, and whom record lets drive: ppo or continuous (shipped, CarRacing),
     geometric, racing-line, predictive, ppo-rescued, the path of an exported PPO policy, module:MyExpert, none (drive,
-    eval: nobody), or keyboard (record: a person at the page). If not given, who taught the policy, or the environment's
-    usual one."""
+    eval: nobody), or keyboard (record: a person at the page). If not given, the policy's teacher, or the usual one."""
 
 
 class DriverOption(Options):
@@ -54,8 +53,7 @@ class DriverOption(Options):
 
     driver: str | None = None
     """Who drives instead of a policy, or in recordings of the expert: ppo or continuous (shipped, CarRacing),
-    geometric, racing-line, predictive, ppo-rescued, constant (straight on), the path of an exported PPO policy, or
-    module:MyDriver."""
+    geometric, racing-line, predictive, ppo-rescued, constant (straight on), an exported PPO policy, module:MyDriver."""
 
 
 class ModelOption(Options):

@@ -9,7 +9,7 @@ import numpy as np
 
 from nacdrive.common.action import Action
 from nacdrive.common.emergency_stop import EmergencyStop
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UnfitFrameError, UserError
 from nacdrive.drivers.base import Driver, DriverLike, DriverState, DriverWrapper, PolicyFailureError
 from nacdrive.drivers.discrete import nearest_action
 from nacdrive.envs.base import DrivingEnv, Frame, Info
@@ -59,7 +59,7 @@ class SafetyStop(DriverWrapper):
             try:
                 action = checked(self.driver.act(frame, info), len(self._env.actions))
             except Exception as error:
-                if isinstance(error, UserError) and not isinstance(error, PolicyFailureError):
+                if isinstance(error, UserError) and not isinstance(error, PolicyFailureError | UnfitFrameError):
                     raise
                 events = self._fail(error, t_s)
             else:
@@ -85,6 +85,6 @@ class SafetyStop(DriverWrapper):
         return self._state
 
     def _fail(self, error: Exception, t_s: float) -> tuple[str, ...]:
-        kind = "" if isinstance(error, PolicyFailureError) else f"{type(error).__name__}: "
+        kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
         is_new = self._stop.fail(f"{kind}{' '.join(str(error).split())[:300]}", t_s)
         return (f"safety stop: {self._stop.reason}",) * is_new

@@ -102,9 +102,7 @@ class DrivingEnv(gymnasium.Env[Frame, Any]):
         raise NotImplementedError
 
     def native_action(self, action: Action) -> Any:
-        """``action`` as a member of ``action_space``: its choice (``UserError`` if there is none), or float32
-        [steering, throttle - brake].
-        """
+        """``action`` as of ``action_space``: a choice (``UserError`` without one), or float32 [steering, pedal]."""
         if self.actions:
             if action.choice is None:
                 raise UserError(

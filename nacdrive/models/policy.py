@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from nacdrive.common.action import Action
+from nacdrive.common.errors import UnfitFrameError
 from nacdrive.models.config import PolicyConfig
 from nacdrive.models.driving import DrivingNetwork
 from nacdrive.models.effects import EffectMeter, LastDecision
@@ -69,8 +70,8 @@ class Policy(FramePolicy):
         shape = (self.config.height, self.config.width, 3)
         frame = np.ascontiguousarray(frame)
         if frame.shape != shape or frame.dtype != np.uint8:  # floats from 0 to 1 would pass for nearly black bytes
-            given = f"{frame.dtype} {frame.shape}"
-            raise ValueError(f"{self.name} was trained on frames of uint8 {shape}, this one is {given}")
+            what = f"{self.name} was trained on frames of uint8 {shape}, this one is {frame.dtype} {frame.shape}"
+            raise UnfitFrameError(f"{what}: give a policy of this environment, or its own.")
         features = self.network.features(torch.from_numpy(frame).to(self.device).unsqueeze(0))
         t = torch.tensor([t_s], device=self.device)
         y, self.state = self.network.sequence.step(features, t, self.state)

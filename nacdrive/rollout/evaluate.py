@@ -79,9 +79,7 @@ class RolloutWorker:
         return LoadedDrive(alone, driver=self.loaded.expert)
 
     def drive(self, job: EvalJob, also: Iterable[Listener] = ()) -> Row:
-        """Drive one episode; the row depends on the drive and the job alone, times aside. ``also`` hear of every
-        decision without the neurons.
-        """
+        """Drive one episode, which alone the row depends on, times aside. ``also`` hear decisions without neurons."""
         loaded = self.loaded if job.who == "policy" else self.expert
         title = loaded.driver.name if job.who == "policy" else f"expert {loaded.driver.name}"
         watchers = self.watchers if job.who == "policy" else ()

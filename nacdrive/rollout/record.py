@@ -15,7 +15,7 @@ from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.manifest import EpisodeInfo
 from nacdrive.datasets.udacity_log_convert import export_log
 from nacdrive.datasets.writer import RecordingWriter
-from nacdrive.drivers import driver_checksum, load_driver, load_expert
+from nacdrive.drivers import driver_checksum, load_expert
 from nacdrive.drivers.human import HumanControl
 from nacdrive.drivers.tick import Listener
 from nacdrive.envs.registry import BOTH
@@ -166,7 +166,7 @@ class EpisodeDriver:
         spec = config.spec
         by_expert = config.expert is not None and not config.by_hand
         expert = load_expert(str(config.expert), discrete_only=False) if by_expert else None
-        driver = load_driver(config.driver) if config.driver is not None else None
+        driver = load_expert(config.driver, discrete_only=False) if config.driver is not None else None
         for who in filter(None, (expert, driver)):
             check_repeat(spec, who, config.repeat)
         # What is learnt comes from the expert, so that its pace counts.

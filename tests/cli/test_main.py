@@ -63,6 +63,8 @@ def test_trust_may_stand_alone_or_before_what_helps(monkeypatch: pytest.MonkeyPa
     ("line", "message"),
     [
         ("eval --episodes x", "error parsing --episodes: give a whole number instead of 'x' ("),
+        ("predict --data x --lives-h x", "error parsing --lives-h: give a number instead of 'x' ("),
+        ("bench runtime --steps two", "error parsing --steps: give a whole number instead of 'two' ("),
         ("drive --speed x", "error parsing --speed: give a number instead of 'x' ("),
         ("drive --rate 3", "error parsing --rate: give a number and a number instead of '3' ("),
         ("eval --rate 5 --noise 0.1", "error parsing --rate: give a number and a number instead of '5' ("),

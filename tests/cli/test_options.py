@@ -305,6 +305,11 @@ def test_what_is_named_and_given_without_a_name_too_is_refused() -> None:
         parse(EvalConfig, "nacdrive eval", ["nac_steady", "--model", "nac_exact"])
 
 
+def test_behind_an_unknown_option_its_value_is_not_blamed_on_another() -> None:
+    with pytest.raises(UserError, match="unrecognized options: --wrong"):
+        parse(EvalConfig, "nacdrive eval", ["--model", "nac_exact", "--wrong", "3"])
+
+
 def test_each_of_several_values_is_one_of_the_few_that_there_are() -> None:
     class Several(Options):
         areas: tuple[Literal["a", "b"], ...] = ("a", "b")

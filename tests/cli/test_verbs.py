@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -161,7 +162,24 @@ def test_a_policy_that_cannot_see_these_frames_is_stopped_and_said(
 ) -> None:
     little(here / "wide.pt", width=120)
     assert call(monkeypatch, "drive --model wide.pt --expert none --renderer fast --headless") == 1
-    assert "safety stop on track 4000000: ValueError: wide was trained on frames of" in capsys.readouterr().out
+    assert "safety stop on track 4000000: wide was trained on frames of" in capsys.readouterr().out
+    # Without a safety stop, as in DAgger, it is a sentence of its own.
+    with pytest.raises(UserError, match=r"wide was trained on frames of .*: give a policy of this environment"):
+        load_policy("wide.pt").step(np.zeros((96, 96, 3), np.uint8), 0.0)
+
+
+def test_an_exported_policy_is_no_file_to_export_again(here: Path) -> None:
+    Path("drives.onnx").write_bytes(b"of another kind")
+    with pytest.raises(UserError, match=r"drives\.onnx was exported, to drive alone: give the \.pt or \.safetensors"):
+        load_policy("drives.onnx")
+
+
+def test_an_expert_that_fails_is_said_beside_what_it_scored(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = "eval --driver constant --expert tests.helpers.arena_drivers:Steers --episodes 1 --max-frames 40 --no-videos"
+    assert call(monkeypatch, f"{line} --workers 1 --renderer fast") == 0
+    assert "the expert's safety stops: 1 (" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -33,3 +33,10 @@ class Broken(Straight):
 
     def reset(self, env: Any) -> None:
         raise ValueError("no such road")
+
+
+class Steers(Straight):
+    """Gives steering where one of five actions is asked for."""
+
+    def act(self, frame: Any, info: Any) -> Action:
+        return Action(0.3, 1.0, 0.0)

@@ -166,6 +166,11 @@ def test_what_a_recording_must_share_tells_them_apart(before: Any, now: Any, key
     assert one.get(key) != other.get(key)
 
 
+def test_whoever_drives_elsewhere_drives_recordings_too(tmp_path: Path) -> None:
+    driver = EpisodeDriver(config(tmp_path, expert="predictive", driver="ppo"))
+    assert driver.loaded.driver.name == "ppo" and len(str(driver.recipe["driver_sha256"])) == 64
+
+
 def test_side_cameras_are_not_recorded_where_the_middle_one_is_disturbed(tmp_path: Path) -> None:
     for options, is_recorded in (({}, True), ({"disturbance": CameraNoise(blackout=0.5)}, False)):
         driver = EpisodeDriver(config(tmp_path, env="udacity", **options))

@@ -22,7 +22,7 @@ class TeachOptions(ControlOption, RecordingsOption, Result):
             object.__setattr__(self, "allow_control", True)
         given = {"--data": self.data, "--out": self.out, "--resume": self.resume}
         if not self.allow_control and (names := [name for name, value in given.items() if value]):
-            raise UserError(f"{' and '.join(names)} of a drive are for teaching: add --teach, or leave it out.")
+            raise UserError(f"{' and '.join(names)} of a drive: for teaching alone. Add --teach, or leave it out.")
 
     def teach_folder(self, model: str) -> Path:
         return self.out or Path("runs") / f"teach-{model}"
