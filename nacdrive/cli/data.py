@@ -40,7 +40,7 @@ class CheckConfig(Options):
     positional = ("name", "folder")
 
     name: str
-    """Name of the data set."""
+    """Of the data set, such as mnist or par (nacdrive data list has all); the first word without an option's name."""
     folder: Path | None = None
     """Where it lies; default is a folder of its name among the data sets."""
 

@@ -38,7 +38,7 @@ def find_model(name: Path | str, task: str | None = None) -> Path:
     task = folder or task or "carracing"
     known = {path.name: path for path in sorted((shipped("agents") / task).glob("*.pt"))} if "/" not in task else {}
     if not known and not folder:
-        raise UserError(f"there is no model file {given}, and none is shipped for {task}: give one with --model.")
+        raise UserError(f"there is no model file {given}, and none is shipped for {task}: give the path of one.")
     if not known:
         tasks = sorted(path.name for path in shipped("agents").iterdir() if path.is_dir())
         raise UserError(f"there is no model file {given}: check the path, or name a shipped one of {', '.join(tasks)}.")

@@ -135,7 +135,7 @@ def test_wear_is_a_json_document(shelf, tmp_path, capsys):
         ("predict {s}/par --task emnist --model nac_exakt", "did you mean|known are"),
         (
             "predict {s}/par --task par",
-            "no model file nac_lag.pt, and none is shipped for par: give one with --model",
+            "no model file nac_lag.pt, and none is shipped for par: give the path of one",
         ),
         ("predict {s}/par --task par --most 3", "--most is for --task emnist: leave it out"),
         ("predict {s}/par --task par --lives-h 3", "--lives-h is for --task pronostia: leave it out"),
