@@ -312,4 +312,4 @@ def complete(cell: Cell, result: Result | None) -> bool:
     """Whether a result holds everything that is asked of a cell, at the learning rate that its model's first chose."""
     if not result or result["status"] != "done" or not set(cell.tasks) <= set(result["asked"]):
         return False
-    return cell.chooses or cell.learning_rate in (None, result["fit"]["learning_rate"])
+    return cell.chooses or cell.learning_rate in (None, result.get("fit", {}).get("learning_rate"))

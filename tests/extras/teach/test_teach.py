@@ -425,7 +425,7 @@ def test_steering_by_taps_is_learnt_as_its_mean() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"data": (Path("laps"),)}, "--data of a drive are for teaching: add --teach"),
+        ({"data": (Path("laps"),)}, "--data of a drive: for teaching alone. Add --teach"),
         ({"resume": True, "out": Path("x")}, "--out and --resume of a drive"),
         ({"teach": True, "headless": True}, "--teach needs the page"),
         ({"model": "nac_exact", "driver": "ppo"}, "--model is for a policy, and --driver drives: leave one out"),
