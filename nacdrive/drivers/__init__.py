@@ -114,7 +114,7 @@ def load_expert(path_or_name: str | Path = "ppo", *, device: str = "cpu", discre
     from nacdrive.drivers.ppo import PpoExpert
 
     expert = PpoExpert.load(path, device)
-    expert.name = name
+    expert.name = name if name in SHIPPED else path.name
     if expert.continuous and discrete_only:
         raise UserError(_STEERS.format(path))
     return expert

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
@@ -89,6 +90,11 @@ def test_names_of_experts(policy: Path) -> None:
         load_expert("geometrik")
     with pytest.raises(UserError, match="no expert at"):
         load_expert("missing/ppo.pt")
+
+
+def test_the_file_of_an_agent_has_its_own_name_and_not_its_folders(policy: Path, tmp_path: Path) -> None:
+    shutil.copy(policy, tmp_path / "mine.pt")
+    assert load_expert(tmp_path / "mine.pt", discrete_only=False).name == "mine.pt"
 
 
 def lap_return(expert: Any, seed: int, renderer: Any) -> float:
