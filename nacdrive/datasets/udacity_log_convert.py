@@ -129,8 +129,8 @@ def export_log(folder: Path, out: Path, *, overwrite: bool = False, progress: Pr
     hours = [FIRST_DAY.replace(tzinfo=None) + timedelta(hours=index) for index in range(len(recording))]
     began = [began_of(recording.load(index)) or hour for index, hour in enumerate(hours)]
     # Images are named by the time: drives of one time would overwrite each other's.
-    seconds = [timedelta(seconds=1 + info.duration_s) for info in recording.episodes]
-    spans = sorted((begin, begin + lasts) for begin, lasts in zip(began, seconds, strict=True))
+    durations = [timedelta(seconds=1 + info.duration_s) for info in recording.episodes]
+    spans = sorted((begin, begin + duration) for begin, duration in zip(began, durations, strict=True))
     began = began if all(a[1] < b[0] for a, b in pairwise(spans)) else hours
     with staged_folder(out, overwrite=overwrite, reads=folder) as staging, closing(UdacityLogWriter(staging)) as writer:
         for index in range(len(recording)):

@@ -349,7 +349,7 @@ def claim(path: Path, identity: Mapping[str, Any]) -> None:
     if path.exists():
         stored = read_object(path)
         before = compat.evaluation(stored, LAP_RULES[0], plain(CameraNoise()))
-        # An option that one of the two does not say was given to the other alone.
+        # What one of the two does not say was given to the other alone; first whether data were judged, not drives.
         for key in {"data": None, **stored, **identity}:
             # A file may be renamed, a driver's name is all that tells it from another one of its module.
             is_renamed = key == "file" and is_model(str(identity["file"]))

@@ -34,7 +34,7 @@ from nacdrive.viz.figures import save
 
 NOT_SHOWN = "not shown"
 Block = tuple[int, ...]
-"""Fold and repeat: what two models that are compared have in common."""
+"""Fold, repeat, how many sequences were learnt from and judged by: what two models compared have in common."""
 WITHOUT = {"nac-key": "nac-key-plain", "nac-exact": "nac-constant"}
 """Layer -> the same without what its circuit says."""
 
@@ -148,7 +148,7 @@ def compare(section: Section, metric: Metric) -> Comparison | None:
             if metric.key in scores.get(section.task, {}):
                 references.setdefault(name, []).append(scores[section.task][metric.key])
         if row["model"] != REFERENCES and metric.key in row["scores"].get(section.task, {}):
-            # What learnt from other data, or is judged by other, shares no pair.
+            # What learnt from other data, or is judged by other, is in no pair with it.
             judged_by = row.get("test_sequences", {}).get(section.task, 0)
             block = row["fold"], row.get("repeat", 0), row["train_sequences"], judged_by
             numbers.setdefault(row["model"], {})[block] = row["scores"][section.task][metric.key]
