@@ -551,10 +551,8 @@ class Actors:
         self._crew: _Processes | _RayActors = _RayActors(ray) if ray else _Processes()
         try:
             if isinstance(self._crew, _RayActors) and len(initargs) > (cores := self._crew.cores):
-                raise UserError(
-                    f"the Ray cluster at {ray} has {cores} cores for {len(initargs)} workers that run side by side: "
-                    "give fewer --workers."
-                )
+                what = f"the Ray cluster at {ray} has {cores} cores for {len(initargs)} workers that run side by side"
+                raise UserError(f"{what}: give fewer --workers.")
             packed = [self._crew.pack((function, initializer, arguments)) for arguments in initargs]
             self._workers = list(map(self._crew.start, packed))
         except BaseException:

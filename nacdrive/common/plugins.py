@@ -160,10 +160,8 @@ class Registry(Generic[T]):
         owners += ["a call of register()"] if name in self._registered else []
         owners += [f"'{entry.dist.name}'" if entry.dist else "an unnamed package" for entry in entries]
         if len(owners) > 1:
-            raise UserError(
-                f"the {self.kind} name '{name}' is claimed by {' and by '.join(owners)}: "
-                "uninstall one of them or ask its author for another name."
-            )
+            what = f"the {self.kind} name '{name}' is claimed by {' and by '.join(owners)}"
+            raise UserError(f"{what}: uninstall one of them or ask its author for another name.")
         if (known := self._builtin.get(name, self._registered.get(name))) is not None:
             return cast(T, load_object(known) if isinstance(known, str) else known)
         if entries:

@@ -54,12 +54,14 @@ class _Held:
 
 
 _held: dict[Path, _Held] = {}
+Paths = Iterable[Path | str | None]
 
 
 def result_folder(
-    path: Path, *, overwrite: bool = False, resume: bool = False, reads: Iterable[Path | str | None] = (), own: str = ""
+    path: Path, *, overwrite: bool = False, resume: bool | None = None, reads: Paths = (), own: str = ""
 ) -> Path:
-    """Make ``path`` ready to hold a result; it is this process's until ``release_folders``.
+    """Make ``path`` ready to hold a result of a kind that may be resumed, or not (``resume`` is None); it is this
+    process's until ``release_folders``.
 
     Raises:
         UserError: if the folder holds a result and neither is given, or both are, or it is to be resumed without the
@@ -81,16 +83,15 @@ def result_folder(
         if full and not marked:
             raise UserError(f"{path} holds a recording, or files that nacdrive did not make: give another --out.")
         if full and not overwrite and not resume:
-            raise UserError(f"{path} already holds a result: give --resume, --overwrite, or another --out.")
+            ways = "--overwrite" if resume is None else "--resume, --overwrite,"
+            raise UserError(f"{path} already holds a result: give {ways} or another --out.")
         if full and resume and own and not (path / own).exists():
             raise UserError(f"{path} holds another kind of result (no {own} is in it): give another --out.")
         if full and overwrite:
             refuse_special_place(path)
             if (foreign := next(_foreign(path, path, own_names(path)), None)) is not None:
-                raise UserError(
-                    f"{foreign} was not made by nacdrive, so --overwrite leaves {path} as it is: "
-                    "move it away, or give another --out."
-                )
+                what = f"{foreign} was not made by nacdrive, so --overwrite leaves {path} as it is"
+                raise UserError(f"{what}: move it away, or give another --out.")
             aside = path / REPLACED
             aside.mkdir(exist_ok=True)
             # The marker goes last.

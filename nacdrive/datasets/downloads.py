@@ -124,10 +124,8 @@ def fetch_file(file: RemoteFile, folder: Path, bar: Callable[[str], Any]) -> Pat
     if target.is_file():
         if is_published(target, file):
             return target
-        raise UserError(
-            f"{target} is there and is not the published file (md5 {md5_of(target)}, expected {file.md5}): "
-            "move it away to fetch it anew."
-        )
+        what = f"{target} is there and is not the published file (md5 {md5_of(target)}, expected {file.md5})"
+        raise UserError(f"{what}: move it away to fetch it anew.")
     problems = []
     for url in file.urls:
         if (problem := download(url, file, folder, bar)) is None:

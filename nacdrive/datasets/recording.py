@@ -216,10 +216,8 @@ def merge_recordings(folders: Sequence[Path], out: Path, *, overwrite: bool = Fa
     for part in parts[1:]:
         for key in ("source", "fps"):
             if part.meta[key] != first.meta[key]:
-                raise UserError(
-                    f"{part.folder} has {key} {part.meta[key]} and {first.folder} has {first.meta[key]}: "
-                    "only recordings of one kind can be merged."
-                )
+                what = f"{part.folder} has {key} {part.meta[key]} and {first.folder} has {first.meta[key]}"
+                raise UserError(f"{what}: only recordings of one kind can be merged.")
     episodes = [info for part in parts for info in part.episodes]
     for info in episodes:
         load_episode(info)

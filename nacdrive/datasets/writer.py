@@ -106,10 +106,8 @@ class RecordingWriter:
     def add(self, episode: Episode) -> Path:
         """Write one episode and list it; ``UserError`` if the disk is full, or it is of another source."""
         if episode.source != self._manifest["source"]:
-            raise UserError(
-                f"{self.folder} is a recording of '{self._manifest['source']}': "
-                f"an episode of '{episode.source}' cannot go into it."
-            )
+            what = f"{self.folder} is a recording of '{self._manifest['source']}'"
+            raise UserError(f"{what}: an episode of '{episode.source}' cannot go into it.")
         data = to_parquet(episode)
         return self.keep(data, EpisodeInfo.of(self.folder, episode, data))
 

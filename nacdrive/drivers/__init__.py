@@ -43,10 +43,8 @@ def load_driver(name: str) -> NamedDriver:
     for method, arguments in (("reset", ("env",)), ("act", ("frame", "info"))):
         function = getattr(driver, method, None)
         if not callable(function) or len(inspect.signature(function).parameters) < len(arguments):
-            raise UserError(
-                f"the driver '{name}' has no {method}({', '.join(arguments)}): "
-                "see docs/extend.md for what a driver needs."
-            )
+            what = f"the driver '{name}' has no {method}({', '.join(arguments)})"
+            raise UserError(f"{what}: see docs/extend.md for what a driver needs.")
     if not getattr(driver, "name", ""):
         driver.name = name.rpartition(":")[2]
     return NamedDriver(driver, name)

@@ -119,10 +119,8 @@ class PpoExpert(Driver):
         """
         seen = self._stack.view.shape
         if stacks.ndim != 4 or stacks.shape[1:] != seen or stacks.dtype != np.uint8:
-            raise UserError(
-                f"the expert sees uint8 [N, {', '.join(map(str, seen))}], not {stacks.dtype} {list(stacks.shape)}: "
-                "make stacks with nacdrive.models.agents.network.FrameStack."
-            )
+            what = f"the expert sees uint8 [N, {', '.join(map(str, seen))}], not {stacks.dtype} {list(stacks.shape)}"
+            raise UserError(f"{what}: make stacks with nacdrive.models.agents.network.FrameStack.")
         if self.net.memory is not None:
             raise UserError("an expert with a memory labels frames in their order: call reset(), then act(frame).")
         return np.asarray(self.net(torch.from_numpy(stacks).to(self.device)).cpu().numpy())

@@ -93,10 +93,8 @@ class PurePursuit(Driver):
         elif hasattr(world, "track"):
             self._controller = _Discrete(world, self._fitting(DiscretePursuit, inner))
         else:
-            raise UserError(
-                f"the geometric driver reads the track, and knows those of CarRacing and of udacity-track alone: "
-                f"let somebody else drive {getattr(inner, 'name', type(inner).__name__)}."
-            )
+            what = "the geometric driver reads the track, and knows those of CarRacing and of udacity-track alone"
+            raise UserError(f"{what}: let somebody else drive {getattr(inner, 'name', type(inner).__name__)}.")
 
     def act(self, frame: Frame | None = None, info: Info | None = None) -> Action:
         if self._controller is None:

@@ -112,10 +112,8 @@ def check_pace(spec: EnvSpec, expert: Driver, repeat: int) -> int:
     """Frames that expert and policy hold an action for; ``UserError`` if they decide at different rates."""
     expected = action_repeat(spec, expert)
     if spec.drivers_pace and expected != repeat and expert.needs.repeat:
-        raise UserError(
-            f"the expert decides every {expected} frames and the policy every {repeat}: "
-            "record with this expert, without --every-frame, and train on that."
-        )
+        what = f"the expert decides every {expected} frames and the policy every {repeat}"
+        raise UserError(f"{what}: record with this expert, without --every-frame, and train on that.")
     return repeat if spec.drivers_pace else expected
 
 

@@ -111,10 +111,8 @@ class CarRacing(Imitation):
         samples = self.load([data_dirs[self.name]])
         if self.protocol == "paper":
             if is_continuous(samples):
-                raise UserError(
-                    f"{data_dirs[self.name]} holds steering and pedals, and the paper shuffles choices among five: "
-                    "record them with nacdrive record --env carracing --expert ppo."
-                )
+                what = f"{data_dirs[self.name]} holds steering and pedals, and the paper shuffles choices among five"
+                raise UserError(f"{what}: record them with nacdrive record --env carracing --expert ppo.")
             rows = frames_of(samples, size.max_samples)
             labels = torch.cat([row.fields["target"] for row in rows]).numpy()
             return shuffled_folds(self.name, rows, stratified(labels, 5, seed)[:count])

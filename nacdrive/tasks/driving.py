@@ -114,10 +114,8 @@ class Imitation(DrivingTask):
         episodes = [(r.episodes[i].path, r.load(i)) for r, i in unique_episodes(recordings)]
         discrete = {chooses(episode) for _, episode in episodes}
         if len(discrete) > 1:
-            raise UserError(
-                f"some episodes in {', '.join(map(str, folders))} were driven by choices and others continuously: "
-                "train on those of one kind."
-            )
+            what = f"some episodes in {', '.join(map(str, folders))} were driven by choices and others continuously"
+            raise UserError(f"{what}: train on those of one kind.")
         actions = self.actions_of(episodes) if discrete == {True} else None
         samples = [self.sample(path, episode, actions) for path, episode in episodes]
         shapes = {tuple(sample.fields["frames"].shape[1:]) for sample in samples}

@@ -112,10 +112,8 @@ def block_folds(samples: Sequence[Sample], count: int = 5) -> list[tuple[list[Sa
     """Each of ``count`` parts held out once; block i is of part i mod ``count``, so that parts are spread evenly."""
     blocks = blocks_of(samples)
     if len(blocks) < count:
-        raise UserError(
-            f"the data last for {len(blocks)} blocks of {BLOCK_S:g} s, which cannot be cut into {count} parts: "
-            "give more data."
-        )
+        what = f"the data last for {len(blocks)} blocks of {BLOCK_S:g} s, which cannot be cut into {count} parts"
+        raise UserError(f"{what}: give more data.")
     return [hold_out(samples, blocks, range(part, len(blocks), count)) for part in range(count)]
 
 

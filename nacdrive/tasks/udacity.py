@@ -208,10 +208,8 @@ def drives_in(folder: Path) -> list[Episode]:
     if is_log(folder):
         return list(episodes_of(read_log(folder)))
     if not (folder / MANIFEST).is_file():
-        raise UserError(
-            f"{folder} holds neither a log of the simulator (driving_log.csv) nor a recording ({MANIFEST}): "
-            "check --data."
-        )
+        what = f"{folder} holds neither a log of the simulator (driving_log.csv) nor a recording ({MANIFEST})"
+        raise UserError(f"{what}: check --data.")
     recording = Recording.open(folder, source=SOURCE)
     return [recording.load(index) for index in range(len(recording))]
 

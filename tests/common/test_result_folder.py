@@ -49,6 +49,8 @@ def finished(folder: Path, *names: str) -> dict[str, str]:
 def test_a_result_is_never_overwritten_unasked(tmp_path: Path) -> None:
     before = finished(tmp_path / "r")
     with pytest.raises(UserError, match="already holds a result: give --resume, --overwrite"):
+        result_folder(tmp_path / "r", resume=False)
+    with pytest.raises(UserError, match="already holds a result: give --overwrite or another --out"):
         result_folder(tmp_path / "r")
     with pytest.raises(UserError, match="contradict"):
         result_folder(tmp_path / "r", resume=True, overwrite=True)

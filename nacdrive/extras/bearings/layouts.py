@@ -58,10 +58,8 @@ class Bearing:
         values = self.read_file(path)
         start = 0 if self.starts is None else int(self.starts[index])
         if len(values) < start + self.samples or (self.starts is None and len(values) != self.samples):
-            raise UserError(
-                f"{path} has {len(values)} rows where {start + self.samples} belong (as in {self.files[0].name}): "
-                "fetch it again, or move it away."
-            )
+            what = f"{path} has {len(values)} rows where {start + self.samples} belong (as in {self.files[0].name})"
+            raise UserError(f"{what}: fetch it again, or move it away.")
         return values[start : start + self.samples]
 
 

@@ -130,10 +130,8 @@ class Bearings(Regression):
             return self.row_folds(runs, count, seed, most)
         first = [run for run in runs["pronostia"] if run.is_training_condition]
         if len(first) < 2:
-            raise UserError(
-                f"{data_dirs['pronostia']} holds {len(first)} bearings of the first condition (Bearing1_*): "
-                "one to learn from and one to hold out are the least."
-            )
+            what = f"{data_dirs['pronostia']} holds {len(first)} bearings of the first condition (Bearing1_*)"
+            raise UserError(f"{what}: one to learn from and one to hold out are the least.")
         return [self.fold(held, first, runs) for held in first[: count or None]]
 
     def fold(

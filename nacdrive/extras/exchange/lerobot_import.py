@@ -146,10 +146,8 @@ def action_columns(folder: Path, features: Mapping[str, Mapping[str, Any]]) -> d
     form = features[ACTION].get("dtype"), list(features[ACTION].get("shape", []))
     if form != ("float32", [len(named)]) or not columns:
         listed = ", ".join(named[:8]) or "nothing"
-        raise UserError(
-            f"the actions of {folder} are named {listed[:200]}, and driving takes steering, throttle and brake: "
-            "only data sets with a float32 action of these names can be imported."
-        )
+        what = f"the actions of {folder} are named {listed[:200]}, and driving takes steering, throttle and brake"
+        raise UserError(f"{what}: only data sets with a float32 action of these names can be imported.")
     return columns
 
 
