@@ -199,9 +199,7 @@ def export_onnx(policy: str | Path | Policy, out: str | Path) -> Path:
     from nacdrive.models.files import save_policy
 
     with TemporaryDirectory() as folder:
-        if isinstance(policy, (str, Path)):
-            model = find_model(policy)
-        else:
-            model = Path(folder) / f"{policy.name}.pt"
+        model = find_model(policy) if isinstance(policy, (str, Path)) else Path(folder) / f"{policy.name}.pt"
+        if not isinstance(policy, (str, Path)):
             save_policy(policy, model)
         return export(model, Path(out))[0]

@@ -63,9 +63,8 @@ class DemoConfig(
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.seed not in POLICY_TEST:
-            raise UserError(
-                f"--seed is {self.seed}: the demo drives a track never learnt on, from {POLICY_TEST.start} on."
-            )
+            what = f"--seed is {self.seed}"
+            raise UserError(f"{what}: the demo drives a track never learnt on, from {POLICY_TEST.start} on.")
 
 
 def run(config: DemoConfig) -> int:

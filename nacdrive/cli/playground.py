@@ -43,10 +43,8 @@ def page_of(model: Path, *, weights: bool = True) -> str:
 
     policy = load_policy(model)
     if policy.task != CARRACING.task:
-        raise UserError(
-            f"{model.name} was trained for '{policy.task}', and the playground's world is {CARRACING.title}: give "
-            f"another model, such as {PlaygroundConfig.model}."
-        )
+        what = f"{model.name} was trained for '{policy.task}', and the playground's world is {CARRACING.title}"
+        raise UserError(f"{what}: give another model, such as {PlaygroundConfig.model}.")
     net = describe(policy)
     if (net.preprocessing.height, net.preprocessing.width) != (SIDE, SIDE):
         raise UserError(f"{model.name} looks at frames of another size than {SIDE} x {SIDE}: give another model.")

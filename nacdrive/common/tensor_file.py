@@ -77,10 +77,8 @@ def read_tensor_file(
         instead = f"it is a {stored_kind}" if isinstance(stored_kind, str) else "it was written by another program"
         raise UserError(f"{path} is no {what} of nacdrive: {instead}.")
     if version is not None and content.get("version") != version:
-        raise UserError(
-            f"{path} has version {content.get('version')}, and this nacdrive reads version {version}: "
-            "train it anew or install the matching nacdrive."
-        )
+        problem = f"{path} has version {content.get('version')}, and this nacdrive reads version {version}"
+        raise UserError(f"{problem}: train it anew or install the matching nacdrive.")
     if not sound:
         raise UserError(f"{path} is damaged (its checksum does not match): {advice}.")
     weights = content.get(TENSORS, {})

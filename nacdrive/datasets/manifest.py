@@ -110,10 +110,8 @@ def new_manifest(
 def check_license(name: str) -> str:
     """``name``, if it can be the identifier of a licence."""
     if not LICENSE.fullmatch(name):
-        raise UserError(
-            f"--license '{name[:80]}' is no identifier of a licence: give one such as CC-BY-4.0, CC0-1.0 or MIT "
-            "(letters, digits, dots, hyphens)."
-        )
+        what = f"--license '{name[:80]}' is no identifier of a licence"
+        raise UserError(f"{what}: give one such as CC-BY-4.0, CC0-1.0 or MIT (letters, digits, dots, hyphens).")
     return name
 
 
@@ -174,9 +172,8 @@ def _read_manifest(folder: Path) -> tuple[dict[str, Any], list[EpisodeInfo]]:
         raise UserError(f"{path} is no recording of nacdrive: it was written by another program.")
     version = manifest.get("schema_version")
     if not isinstance(version, int) or version > SCHEMA_VERSION:
-        raise UserError(
-            f"{path} has schema {version}, and this nacdrive reads up to {SCHEMA_VERSION}: install a newer nacdrive."
-        )
+        problem = f"{path} has schema {version}, and this nacdrive reads up to {SCHEMA_VERSION}"
+        raise UserError(f"{problem}: install a newer nacdrive.")
     with quoted(f"{path} is damaged (", "): restore it from a copy.", *MISFITS, AttributeError, say=named):
         listed = [EpisodeInfo.from_json(folder, entry) for entry in manifest["episodes"]]
         missing = {"source", "fps", "expert", "recipe", "dropped"} - manifest.keys()

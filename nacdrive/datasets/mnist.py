@@ -60,10 +60,8 @@ def load_mnist(folder: Path) -> Mnist:
     """
     files = {part: part_file(folder, part) for part in MD5}
     if missing := [f"{part}-idx{idx_rank(part)}-ubyte" for part, path in files.items() if path is None]:
-        raise UserError(
-            f"{folder} lacks {', '.join(missing)} (.gz or unpacked): 'nacdrive data fetch mnist' gets them, "
-            "or name the folder that holds them."
-        )
+        what = f"{folder} lacks {', '.join(missing)} (.gz or unpacked)"
+        raise UserError(f"{what}: 'nacdrive data fetch mnist' gets them, or name the folder that holds them.")
     parts = {part: read_part(path, part) for part, path in files.items() if path is not None}
     return Mnist(parts["train-images"], parts["train-labels"], parts["t10k-images"], parts["t10k-labels"])
 

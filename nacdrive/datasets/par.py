@@ -111,10 +111,8 @@ def check_official(path: Path, data: bytes) -> None:
     if len(data) == SIZE:
         md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
         if md5 != MD5:
-            raise UserError(
-                f"{path} is a damaged copy of {FILE_NAME}: its md5 is {md5}, expected was {MD5}; "
-                "delete it and fetch it again."
-            )
+            what = f"{path} is a damaged copy of {FILE_NAME}"
+            raise UserError(f"{what}: its md5 is {md5}, expected was {MD5}; delete it and fetch it again.")
     elif path.name == FILE_NAME:
         warnings.warn(f"{path} is not the official file ({len(data)} bytes instead of {SIZE}).", stacklevel=3)
 

@@ -45,10 +45,8 @@ def read_stays(folder: Path) -> list[Stay]:
     """
     folder = unpacked(folder) if is_archive(folder) else folder
     if not (folder / STAYS).is_dir() or not (folder / OUTCOMES).is_file():
-        raise UserError(
-            f"{folder} has no {STAYS} and {OUTCOMES} beside each other: give set a of the PhysioNet challenge of 2012, "
-            "no other set."
-        )
+        what = f"{folder} has no {STAYS} and {OUTCOMES} beside each other"
+        raise UserError(f"{what}: give set a of the PhysioNet challenge of 2012, no other set.")
     died = read_outcomes(folder / OUTCOMES)
     files = {path.stem: path for path in sorted((folder / STAYS).glob("*.txt"))}
     for absent, present, text in (

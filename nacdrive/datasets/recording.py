@@ -140,9 +140,8 @@ class Appender(AbstractContextManager["Appender"]):
         for name in row.keys() - {"frame", *KNOWN}:
             raise unknown_name("column of a recording", name, ("frame", *KNOWN))
         if {"frame", "t_s"} - row.keys() or (self._rows and row.keys() != self._rows[0].keys()):
-            raise UserError(
-                f"a frame has {', '.join(self._rows[0] if self._rows else ('frame', 't_s'))}: give them all."
-            )
+            problem = f"a frame has {', '.join(self._rows[0] if self._rows else ('frame', 't_s'))}"
+            raise UserError(f"{problem}: give them all.")
         frame = row["frame"]
         self._rows.append({**row, "frame": frame if isinstance(frame, bytes) else encode_png(np.asarray(frame))})
 

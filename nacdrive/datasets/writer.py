@@ -179,6 +179,5 @@ def refuse_other_recipe(folder: Path, stored: Mapping[str, Any], wanted: Mapping
     old, new = flat(stored), flat(wanted)
     different = [f"{key} {old.get(key)} instead of {new.get(key)}" for key in old | new if old.get(key) != new.get(key)]
     if different:
-        raise UserError(
-            f"{folder} was recorded with {', '.join(different)}: resume with the same options, or give another folder."
-        )
+        problem = f"{folder} was recorded with {', '.join(different)}"
+        raise UserError(f"{problem}: resume with the same options, or give another folder.")

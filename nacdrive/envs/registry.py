@@ -149,9 +149,8 @@ def env_spec(name: str) -> EnvSpec:
     if isinstance(part, EnvSpec):
         return part
     if not callable(part):
-        raise UserError(
-            f"{name} is no environment: it must be a function that makes a Gymnasium environment, or an EnvSpec."
-        )
+        what = f"{name} is no environment"
+        raise UserError(f"{what}: it must be a function that makes a Gymnasium environment, or an EnvSpec.")
     return _foreign(name)
 
 

@@ -73,8 +73,7 @@ def flow(pairs: Tensor, gap: Tensor, weights: tuple[Tensor, ...]) -> Tensor:
     k1 = change(pairs)
     k2 = change(pairs + gap / 2 * k1)
     k3 = change(pairs + gap / 2 * k2)
-    k4 = change(pairs + gap * k3)
-    return pairs + gap / 6 * (k1 + 2 * (k2 + k3) + k4)
+    return pairs + gap / 6 * (k1 + 2 * (k2 + k3) + change(pairs + gap * k3))
 
 
 def row(state: Tensor, q: Tensor, dt: Tensor, i: int, weights: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:

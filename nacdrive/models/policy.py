@@ -16,6 +16,7 @@ from nacdrive.common.action import Action
 from nacdrive.common.errors import UnfitFrameError
 from nacdrive.models.config import PolicyConfig
 from nacdrive.models.driving import DrivingNetwork
+from nacdrive.models.driving_step import DrivingStep
 from nacdrive.models.effects import EffectMeter, LastDecision
 from nacdrive.models.frame_policy import FramePolicy
 
@@ -30,6 +31,7 @@ class Policy(FramePolicy):
     """Frames of the window that are forgotten: how many decisions ago each was taken."""
     shift_s = 0.0
     """By how many seconds the frames before the present one are older than they were."""
+    _by_numpy: DrivingStep | None = None
 
     def __init__(self, network: DrivingNetwork, name: str = "policy", meta: dict[str, Any] | None = None) -> None:
         self.network = network.eval()
@@ -72,10 +74,12 @@ class Policy(FramePolicy):
         if frame.shape != shape or frame.dtype != np.uint8:  # floats from 0 to 1 would pass for nearly black bytes
             what = f"{self.name} was trained on frames of uint8 {shape}, this one is {frame.dtype} {frame.shape}"
             raise UnfitFrameError(f"{what}: give a policy of this environment, or its own.")
-        features = self.network.features(torch.from_numpy(frame).to(self.device).unsqueeze(0))
+        by_numpy = self._by_numpy = DrivingStep.of(self.network, self._by_numpy)
+        one = torch.from_numpy(frame).to(self.device).unsqueeze(0)
+        features = self.network.features(one) if by_numpy is None else by_numpy.features(frame)
         t = torch.tensor([t_s], device=self.device)
         y, self.state = self.network.sequence.step(features, t, self.state)
-        self._scores = self.network.head(y)[0].float().cpu().numpy()
+        self._scores = self.network.head(y)[0].float().cpu().numpy() if by_numpy is None else by_numpy.outputs(y)
         self._recent.append((frame, t_s, features))
         return self.action(self._scores)
 

@@ -600,8 +600,7 @@ class NAC(nn.Module):
         if index is None:
             index = torch.arange(seen, device=q.device).expand(heads, batch, 1, seen)
         index = index[:, :, 0]
-        allowed = mask.allowed(index.unsqueeze(2))[:, :, 0]
-        return index.clamp(min=0) + (window - seen), allowed
+        return index.clamp(min=0) + (window - seen), mask.allowed(index.unsqueeze(2))[:, :, 0]
 
     def chooses_exactly(self, keys: int) -> bool:
         """Whether a query of so many keys gets those with the highest scores, not those of a partition."""

@@ -123,10 +123,8 @@ def to_net(model: Sb3Zip, grey: bool = False) -> tuple[PolicyNet | nature.Nature
     """
     shape = model.observation_shape
     if len(shape) != 3 or min(shape[1:]) < 36:
-        raise UserError(
-            f"{model.path} was trained on another environment: it sees {list(shape)}, and not pictures of "
-            "[channels, height, width]."
-        )
+        problem = f"{model.path} was trained on another environment"
+        raise UserError(f"{problem}: it sees {list(shape)}, and not pictures of [channels, height, width].")
     if any(name.startswith("features_extractor.vision.") for name in model.tensors):
         return _own(model)
     about = _about_of(model.actions)
@@ -176,10 +174,8 @@ def export(
     net, known = to_net(model, grey)
     if "repeat" not in known:
         if repeat is None:
-            raise UserError(
-                f"{source} does not say for how many frames its actions were held: give --repeat (1 if its training "
-                "skipped none)."
-            )
+            problem = f"{source} does not say for how many frames its actions were held"
+            raise UserError(f"{problem}: give --repeat (1 if its training skipped none).")
         known["repeat"] = repeat
     known["decisions"] = model.data.get("num_timesteps") or 0
     save_policy(target, net, known | (about or {}))

@@ -123,9 +123,8 @@ def check_kind(spec: EnvSpec, expert: Driver, policy: PolicyConfig) -> None:
     if spec.actions and steers != policy.continuous:
         labels = "has continuous actions" if steers else f"chooses among {len(spec.actions)} actions"
         recorded = "steering and pedals" if policy.continuous else "choices"
-        raise UserError(
-            f"{expert.name} {labels}, and the recordings hold {recorded}: give the --expert who labelled them."
-        )
+        what = f"{expert.name} {labels}, and the recordings hold {recorded}"
+        raise UserError(f"{what}: give the --expert who labelled them.")
 
 
 class MixtureWorker:

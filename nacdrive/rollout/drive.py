@@ -384,9 +384,8 @@ def check_repeat(spec: EnvSpec, driver: Driver, asked: int | None) -> None:
     """Refuse a pace that ``driver`` was not trained at."""
     own = action_repeat(spec, driver, asked)
     if asked is not None and own != asked:
-        raise UserError(
-            f"--repeat is {asked}, and {driver.name} was trained to decide every {own} frames: leave it out."
-        )
+        what = f"--repeat is {asked}, and {driver.name} was trained to decide every {own} frames"
+        raise UserError(f"{what}: leave it out.")
 
 
 def usual_expert(spec: EnvSpec, policy: AnyPolicy) -> str | None:

@@ -97,9 +97,8 @@ class TrainConfig(
             object.__setattr__(self, "expert", self.expert or labelled_by(self.data, spec) or spec.expert)
             check_world(spec, self, but=("data",))
         if self.lessons and (self.first is None or self.dagger):
-            raise UserError(
-                "--lessons teach the policy --first, without --dagger: give that one, and leave this one out."
-            )
+            problem = "--lessons teach the policy --first, without --dagger"
+            raise UserError(f"{problem}: give that one, and leave this one out.")
         for what, is_given in (
             ("the camera's disturbances are", self.disturbance.active),
             ("--bad-starts is", self.bad_starts),
@@ -108,9 +107,8 @@ class TrainConfig(
             if is_given and not self.dagger:
                 raise UserError(f"{what} of the drives of DAgger: give --dagger a number of rounds.")
         if self.between_frames and self.disturbance.late and not self.vary_camera:
-            raise UserError(
-                "--between-frames is for rare or lost frames, not late ones: leave out --late, or add --vary-camera."
-            )
+            problem = "--between-frames is for rare or lost frames, not late ones"
+            raise UserError(f"{problem}: leave out --late, or add --vary-camera.")
         if self.bad_starts and spec is not None and not spec.honours("start_offset"):
             raise UserError(f"--bad-starts places the car, and that of {spec.name} begins in one place: leave it out.")
         if self.dagger and spec is not None:

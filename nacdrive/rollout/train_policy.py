@@ -184,10 +184,8 @@ def refuse_other_lessons(config: TrainConfig, folder: Path) -> None:
     before, out = about.get("lessons", [])[:done], about.get("out") or folder
     # As seen from the result: a teaching has its lessons beside it, and may be moved with them.
     if [relpath(one, out) for one in before] != [relpath(one, folder) for one in config.lessons[:done]]:
-        raise UserError(
-            f"{folder} has learnt {' '.join(before) or 'no lessons'} up to round {done}: give --lessons that begin so, "
-            "or another --out."
-        )
+        what = f"{folder} has learnt {' '.join(before) or 'no lessons'} up to round {done}"
+        raise UserError(f"{what}: give --lessons that begin so, or another --out.")
 
 
 def round_path(folder: Path, round_: int) -> Path:

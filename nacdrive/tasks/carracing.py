@@ -117,10 +117,8 @@ class CarRacing(Imitation):
             labels = torch.cat([row.fields["target"] for row in rows]).numpy()
             return shuffled_folds(self.name, rows, stratified(labels, 5, seed)[:count])
         if len(samples) < 3:
-            raise UserError(
-                f"{data_dirs[self.name]} holds {len(samples)} episodes: three are the least, to learn from, to choose "
-                "the epoch by, and to test on."
-            )
+            problem = f"{data_dirs[self.name]} holds {len(samples)} episodes"
+            raise UserError(f"{problem}: three are the least, to learn from, to choose the epoch by, and to test on.")
         few = truncate(samples, size.max_samples)
         parts = []
         for k, (learn, keep) in enumerate(rotate(len(samples), min(5, len(samples)), seed)[:count]):

@@ -82,10 +82,8 @@ def prepared(images: Iterable[bytes], where: str, crooked: bool, rows: tuple[int
         frame = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR_RGB)
         if frame is None or frame.shape != (*CAMERA, 3):
             what = "cannot be decoded" if frame is None else f"is {frame.shape[1]}x{frame.shape[0]}"
-            raise UserError(
-                f"image {i} of {where} {what}: the simulator records {CAMERA[1]}x{CAMERA[0]} pixels; "
-                "leave that drive out."
-            )
+            problem = f"image {i} of {where} {what}"
+            raise UserError(f"{problem}: the simulator records {CAMERA[1]}x{CAMERA[0]} pixels; leave that drive out.")
         out.append(prepare(np.asarray(frame, dtype=np.uint8), crooked, rows))
     return np.stack(out)
 

@@ -78,10 +78,8 @@ def load_driving_task(task: str, first: PolicyConfig | None = None) -> DrivingTa
 
     loaded = load_task(task)
     if not isinstance(loaded, DrivingTask):
-        raise UserError(
-            f"the task '{task}' has no policy that drives: train a network for it with "
-            f"'nacdrive bench table --tasks {task}'."
-        )
+        what = f"the task '{task}' has no policy that drives"
+        raise UserError(f"{what}: train a network for it with 'nacdrive bench table --tasks {task}'.")
     loaded.first = first
     return loaded
 

@@ -53,8 +53,7 @@ def stratified(labels: NDArray[Any], parts: int, seed: int) -> list[Split]:
             # Classes begin with different parts, or the first would get every class's remainder.
             held[(k + first) % parts] += piece.tolist()
         first += len(members) % parts
-    everything = np.arange(len(labels))
-    return [held_out(everything, np.asarray(part)) for part in held]
+    return [held_out(np.arange(len(labels)), np.asarray(part)) for part in held]
 
 
 def held_out(everything: NDArray[Any], held: NDArray[Any]) -> Split:

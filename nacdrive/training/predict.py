@@ -57,7 +57,6 @@ class TrainedSeries:
     def predict(self, samples: list[Sample]) -> list[Tensor]:
         wanted, there = self.network.config.channels_in, samples[0].fields["x"].shape[1]
         if there != wanted:
-            raise UserError(
-                f"{self.path} was trained on {wanted} channels, these data have {there}: give another --model."
-            )
+            problem = f"{self.path} was trained on {wanted} channels, these data have {there}"
+            raise UserError(f"{problem}: give another --model.")
         return outputs(self.network, load_task(self.network.config.task), samples, device=self.device)

@@ -62,9 +62,8 @@ def read(data: Any) -> Report:
             raise ForeignTelemetryError(f"it is the simulator of {name}, and nacdrive drives that of Term 1")
     numbers = {name: data.get(name) for name in ("steering_angle", "throttle", "speed")}
     if any(isinstance(value, int | float) for value in numbers.values()):
-        raise ForeignTelemetryError(
-            "it sends numbers where the simulator of Term 1 sends strings: nacdrive does not know it"
-        )
+        what = "it sends numbers where the simulator of Term 1 sends strings"
+        raise ForeignTelemetryError(f"{what}: nacdrive does not know it")
     angle, throttle, speed = (number(name, value) for name, value in numbers.items())
     image = data.get("image")
     if not isinstance(image, str):

@@ -78,10 +78,8 @@ class ArenaConfig(
     def __post_init__(self) -> None:
         spec = env_spec(self.env)
         if spec.realtime:
-            raise UserError(
-                f"--env {spec.name} is one simulator with one car, whose time passes by itself: an arena needs one for "
-                "each contestant; give --env udacity-track."
-            )
+            what = f"--env {spec.name} is one simulator with one car, whose time passes by itself"
+            raise UserError(f"{what}: an arena needs one for each contestant; give --env udacity-track.")
         super().__post_init__()
         if not (self.models or self.drivers or self.person or self.ghost) and spec.expert is not None:
             object.__setattr__(self, "models", ("nac_steady.pt",))
@@ -91,10 +89,8 @@ class ArenaConfig(
         rivals = len(self.models) + len(self.drivers)
         count = rivals + self.person + (self.ghost is not None)
         if not 2 <= count <= 6:
-            raise UserError(
-                f"an arena is for 2 to 6 contestants, and there {'is' if count == 1 else 'are'} {count}: name them "
-                "with --models, --drivers, --ghost and --person."
-            )
+            what = f"an arena is for 2 to 6 contestants, and there {'is' if count == 1 else 'are'} {count}"
+            raise UserError(f"{what}: name them with --models, --drivers, --ghost and --person.")
         if self.headless and (self.person or self.allow_control):
             flag = "--person" if self.person else "--allow-control"
             raise UserError(f"{flag} needs the page: leave out --headless.")

@@ -93,10 +93,8 @@ def find_data_dirs(tasks: Iterable[str], data: Path, made_up: Path | None) -> di
         elif names:
             absent.append(f"{data / names[0]} ({task})")
     if absent:
-        raise UserError(
-            f"there are no data in {', '.join(absent)}: put them there, name their folder with --data, or drop the "
-            "task."
-        )
+        what = f"there are no data in {', '.join(absent)}"
+        raise UserError(f"{what}: put them there, name their folder with --data, or drop the task.")
     return folders
 
 

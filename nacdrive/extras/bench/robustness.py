@@ -105,8 +105,7 @@ def plan(config: RobustnessConfig) -> tuple[list[Job], dict[str, Result], list[s
     rows = [row for row in read_rows(folder / ROWS) if isinstance(row.get("trained"), dict)]
     have = {row["trained"].get("id"): row for row in rows}
     # A model that was trained again since then is another one.
-    done = {job.key: have[job.key] for job in jobs if is_of(have.get(job.key), job)}
-    return jobs, done, left_out
+    return jobs, {job.key: have[job.key] for job in jobs if is_of(have.get(job.key), job)}, left_out
 
 
 def is_of(result: Result | None, job: Job) -> bool:

@@ -70,10 +70,8 @@ class Spaces:
                     with quoted(f"{frame} is ", ".", ValueError):
                         size = image_header(data)[:2]
                     if shapes.setdefault(camera, size) != size:
-                        raise UserError(
-                            f"{frame} has another size than the first, and a Minari data set has one: export its parts "
-                            "apart."
-                        )
+                        what = f"{frame} has another size than the first, and a Minari data set has one"
+                        raise UserError(f"{what}: export its parts apart.")
                     jpeg = jpeg and data[:2] == JPEG and min(size) >= SMALLEST_IMAGE
             discrete = discrete and bool((episode.choice >= 0).all())
             width = 0 if episode.expert_logits is None else episode.expert_logits.shape[1]

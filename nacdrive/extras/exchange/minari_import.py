@@ -144,10 +144,8 @@ def import_minari(
     spec = spec_of_source(source) if source else None
     action_of = action_of or (spec.action_of if spec else None)
     if data_set.header is None and not data_set.pedals and action_of is None:
-        raise UserError(
-            f"the actions of {folder} are one of {data_set.choices} choices, and what they do is not known: give what "
-            "was driven, such as --source carracing."
-        )
+        problem = f"the actions of {folder} are one of {data_set.choices} choices, and what they do is not known"
+        raise UserError(f"{problem}: give what was driven, such as --source carracing.")
     path = limits.within(data_set.folder, MAIN)
     try:
         with h5py.File(path, "r") as file:

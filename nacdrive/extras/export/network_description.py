@@ -316,10 +316,8 @@ def _taps(matrix: Array) -> Taps:
 
 @singledispatch
 def _sequence(layer: SequenceLayer, policy: Policy) -> Sequence:
-    raise UserError(
-        f"the sequence layer '{policy.config.model}' has no export to C or HTML: those are for NAC, gru, lstm, cfc "
-        "and dense."
-    )
+    what = f"the sequence layer '{policy.config.model}' has no export to C or HTML"
+    raise UserError(f"{what}: those are for NAC, gru, lstm, cfc and dense.")
 
 
 @_sequence.register

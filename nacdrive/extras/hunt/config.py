@@ -60,14 +60,11 @@ class HuntConfig(
             known = " or ".join((*spec.experts, "module:MyExpert"))
             raise UserError(f"a failure is what a reference driver passes, and {nobody}: give --expert {known}.")
         if self.train and not (self.data and self.dagger):
-            raise UserError(
-                "--train mixes what failed with what the policy has learnt from, so that nothing is unlearnt: give "
-                "--data its recordings, and --dagger at least 1."
-            )
+            problem = "--train mixes what failed with what the policy has learnt from, so that nothing is unlearnt"
+            raise UserError(f"{problem}: give --data its recordings, and --dagger at least 1.")
         if self.train and set(self.areas) == {"cameras"}:
-            raise UserError(
-                "--train does not teach failures of cameras, for the reference sees well: name other --areas, too."
-            )
+            problem = "--train does not teach failures of cameras, for the reference sees well"
+            raise UserError(f"{problem}: name other --areas, too.")
         if self.data and not self.train:
             raise UserError("--data is what --train mixes with what failed: add --train, or leave it out.")
         if self.control and not self.train:

@@ -77,10 +77,8 @@ def draw_cases(config: HuntConfig, search: Search, others: Sequence[Case], path:
             "plain": [Case(k, "seeds", k, {}) for k in range(end, end + config.judged)],
         }  # fmt: skip
     if (judged := len(stored["plain"])) != config.judged:
-        raise UserError(
-            f"{path.parent} was begun with --judged {judged} instead of {config.judged}: resume with the same, or give "
-            "another --out."
-        )
+        problem = f"{path.parent} was begun with --judged {judged} instead of {config.judged}"
+        raise UserError(f"{problem}: resume with the same, or give another --out.")
     failures, learn, count = learnable(search.failures), stored["learn"], config.dagger_episodes
     again = min((count + 1) // 2, len(failures))
     for round_ in range(len(learn) // count, config.dagger):

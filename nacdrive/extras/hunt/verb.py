@@ -74,10 +74,8 @@ def run(config: HuntConfig) -> dict[str, Any]:
         drive_again(work, here, results, folder)
     summary = report(config, drive, knobs, results, folder)
     if stopped:
-        raise KeyboardInterrupt(
-            f"{len(results.rows)} episodes are kept in {folder}: the same command with --resume "
-            "goes on, and films what failed."
-        )
+        problem = f"{len(results.rows)} episodes are kept in {folder}"
+        raise KeyboardInterrupt(f"{problem}: the same command with --resume goes on, and films what failed.")
     cases.failures = [case_of(row) for row in worst_first(results.rows.values())]
     taught = learnable(cases.failures) if config.train else []
     if config.train and not taught:

@@ -46,10 +46,8 @@ def check_server_versions() -> str:
                 f"'{name}>={wanted}', and keep the old program in an environment of its own."
             )
     if not hasattr(socketio, "WSGIApp"):
-        raise UserError(
-            "'import socketio' finds another package of that name: run pip uninstall socketio, then "
-            "pip install --force-reinstall python-socketio."
-        )
+        problem = "'import socketio' finds another package of that name"
+        raise UserError(f"{problem}: run pip uninstall socketio, then pip install --force-reinstall python-socketio.")
     return ", ".join(f"{name} {versions[name]}" for name in ("python-socketio", "python-engineio", "eventlet"))
 
 
@@ -109,10 +107,8 @@ def check_link() -> str:
         )
     rate = client.steers / (time.monotonic() - began)
     if rate < 20:
-        raise UserError(
-            f"an emulated simulator got {rate:.0f} commands a second, 20 are too few: a proxy, a security program that "
-            "reads along, or a busy machine; end what else runs."
-        )
+        what = f"an emulated simulator got {rate:.0f} commands a second, 20 are too few"
+        raise UserError(f"{what}: a proxy, a security program that reads along, or a busy machine; end what else runs.")
     return f"an emulated simulator gets {rate:.0f} commands a second"
 
 

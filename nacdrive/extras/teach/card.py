@@ -347,10 +347,8 @@ def teach_card(config: Any, loaded: LoadedDrive) -> TeachCard | None:
         if not task.knows(folder):
             task.load([folder])  # which says what it is in its place
     if not data or not all(map(task.knows, data)):
-        raise UserError(
-            f"--teach mixes what you do with what {driver.name} has learnt from, so that nothing is unlearnt: give "
-            f"--data its recordings, of {spec.title}."
-        )
+        problem = f"--teach mixes what you do with what {driver.name} has learnt from, so that nothing is unlearnt"
+        raise UserError(f"{problem}: give --data its recordings, of {spec.title}.")
     recorded = [one for one in data if config.teach and (one / MANIFEST).is_file()]
     if any(chooses(Recording.open(one).load(0)) == policy.config.continuous for one in recorded):
         kind = "steering and pedals" if policy.config.continuous else "choices"

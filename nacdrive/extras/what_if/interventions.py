@@ -185,9 +185,8 @@ class IntervenedPolicy(Policy):
         window = policy.config.window
         for edit in self.edits:
             if isinstance(edit, HideFrame) and edit.back >= window:
-                raise UserError(
-                    f"{policy.name} remembers {window - 1} frames before this one: {edit.back} is too many."
-                )
+                what = f"{policy.name} remembers {window - 1} frames before this one"
+                raise UserError(f"{what}: {edit.back} is too many.")
         muted = [edit for edit in self.edits if isinstance(edit, Mute)]
         network = copy.deepcopy(policy.network) if muted else policy.network
         for edit in muted:

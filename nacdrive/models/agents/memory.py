@@ -185,7 +185,5 @@ def check_streams(layer: SequenceLayer, name: str) -> None:
     limit = TOLERANCE * max(1.0, float(whole.abs().max()))
     for other in (streamed, alone):
         if other.shape != whole.shape or not float((other - whole).abs().max()) <= limit:
-            raise UserError(
-                f"the memory '{name}' cannot stream: decision by decision it gives other numbers than on a whole "
-                f"episode; {advice}."
-            )
+            what = f"the memory '{name}' cannot stream"
+            raise UserError(f"{what}: decision by decision it gives other numbers than on a whole episode; {advice}.")

@@ -77,8 +77,7 @@ def block_of(plan: Plan, at: tuple[slice, slice, slice], tensors: tuple[Tensor, 
     weights = logits.add_(bias).softmax(-1)
     if padding is not None:
         weights.masked_fill_(bias < 0, 0.0)
-    mix = (-rho[b, :, keys].unsqueeze(2) * lags).exp_().mul_(weights)
-    return Block(lags, fading, weights, mix)
+    return Block(lags, fading, weights, (-rho[b, :, keys].unsqueeze(2) * lags).exp_().mul_(weights))
 
 
 class KeyAttention(torch.autograd.Function):

@@ -27,12 +27,12 @@ class KeyStep:
         bias = torch.cat([part.to(first) for part in biases]) + norm.bias @ first[: len(of_x)]
         first[: len(of_x)] *= norm.weight.unsqueeze(1)
         rates = torch.cat([torch.zeros_like(layer.omega), layer.omega, layer.rho])
-        self.first, self.first_bias = _array(first), _array(bias)
-        self.inter, self.inter_bias = _array(circuit.inter.effective()[0]), _array(circuit.inter.bias[0])
-        self.motor, self.motor_bias = _array(circuit.motor.effective()[0]), _array(circuit.motor.bias[0] + rates)
-        self.out, self.out_bias = _array(layer.out_proj.weight.T), _array(layer.out_proj.bias)
-        self.gamma, self.eps = _array(layer.gamma.unsqueeze(1)), norm.eps
-        self.time_scale, self.frequencies = float(layer.time_scale), None if times is None else _array(times)
+        self.first, self.first_bias = array_of(first), array_of(bias)
+        self.inter, self.inter_bias = array_of(circuit.inter.effective()[0]), array_of(circuit.inter.bias[0])
+        self.motor, self.motor_bias = array_of(circuit.motor.effective()[0]), array_of(circuit.motor.bias[0] + rates)
+        self.out, self.out_bias = array_of(layer.out_proj.weight.T), array_of(layer.out_proj.bias)
+        self.gamma, self.eps = array_of(layer.gamma.unsqueeze(1)), norm.eps
+        self.time_scale, self.frequencies = float(layer.time_scale), None if times is None else array_of(times)
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         """None in a copy: the next step there makes it anew."""
@@ -82,6 +82,6 @@ class KeyStep:
         return torch.from_numpy(y), torch.from_numpy(after)
 
 
-def _array(x: Tensor) -> NDArray[Any]:
-    # Copied: NumPy must not see what is written into a parameter, which ``made_from`` notices.
+def array_of(x: Tensor) -> NDArray[Any]:
+    """A copy: NumPy must not see what is written into a parameter, which ``made_from`` notices."""
     return np.ascontiguousarray(x.detach().numpy()).copy()

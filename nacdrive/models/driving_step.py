@@ -1,0 +1,82 @@
+"""A live step before and behind the sequence layer by NumPy: of one small frame, calls to torch cost more than what
+they compute, most of all where a simulator's drawing has emptied the caches.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from nacdrive.models.driving import DrivingNetwork
+from nacdrive.nac.kernels.key_step import array_of
+from nacdrive.nac.streaming import Snapshot
+
+MOST = 5_000_000
+"""Multiplications of the convolutions up to which NumPy is the faster one; the published ones take 2 million."""
+
+
+class DrivingStep:
+    """The weights of a ``DrivingNetwork`` as a step uses them; its ``features`` and ``head`` are the naive twins."""
+
+    def __init__(self, network: DrivingNetwork, convs: list[nn.Conv2d], made_from: Snapshot) -> None:
+        self.made_from, self.preprocess = made_from, network.preprocess
+        self.masked = slice(*network.config.masked_rows or (0, 0))
+        self.kernels: list[tuple[NDArray[np.float32], NDArray[np.float32], int, int]] = []
+        for conv in convs:
+            # Rows in the order of what a kernel covers; the first takes bytes, not 2 / 255 of them less 1.
+            weight, bias = conv.weight.permute(2, 3, 1, 0).flatten(0, 2), cast("Tensor", conv.bias)
+            if not self.kernels:
+                weight, bias = weight * (2 / 255), bias - weight.sum(0)
+            self.kernels.append((array_of(weight), array_of(bias), conv.kernel_size[0], conv.stride[0]))
+        dense = [layer for layer in (network.projection, *network.head) if isinstance(layer, nn.Linear)]
+        *self.projection, self.hidden, self.last = [(array_of(layer.weight.T), array_of(layer.bias)) for layer in dense]
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        """None in a copy: the next step there makes it anew."""
+        return type(None), ()
+
+    @staticmethod
+    def of(network: DrivingNetwork, before: DrivingStep | None) -> DrivingStep | None:
+        """``before`` while the network is as it was; None of one that is large, elsewhere, or of unusual parts."""
+        if before is not None and before.made_from.is_current(network):
+            return before
+        convs = [part for part in network.vision if type(part) is nn.Conv2d and not any(part.padding)]
+        kinds = [nn.Linear, nn.ReLU, nn.Linear] + [nn.Linear] * (network.projection is not None)
+        usual = [type(part) for part in (*network.head, network.projection) if part is not None] == kinds
+        usual = usual and [type(part) for part in network.vision] == [nn.Conv2d, nn.ReLU] * len(convs)
+        usual = usual and {(x.dtype, x.device.type) for x in network.parameters()} == {(torch.float32, "cpu")}
+        usual = usual and not any(part._forward_hooks or part._forward_pre_hooks for part in network.modules())
+        if not usual or network.training or type(network) is not DrivingNetwork or torch.is_autocast_enabled("cpu"):
+            return None
+        (height, width), work = network.config.input_size, 0
+        for conv in convs:
+            height, width = ((n - conv.kernel_size[0]) // conv.stride[0] + 1 for n in (height, width))
+            work += height * width * conv.weight.numel()
+        return DrivingStep(network, convs, made_from) if work <= MOST and (made_from := Snapshot.of(network)) else None
+
+    def features(self, frame: NDArray[np.uint8]) -> Tensor:
+        """[height, width, 3] -> [1, features]."""
+        if self.preprocess is not None and frame.shape[:2] != self.preprocess.size:
+            frame = self.preprocess(torch.from_numpy(frame).unsqueeze(0))[0].numpy()
+        x = frame.astype(np.float32)
+        x[self.masked] = 127.5
+        for weight, bias, kernel, stride in self.kernels:
+            height, width = ((n - kernel) // stride + 1 for n in x.shape[:2])
+            down, across, one = x.strides
+            shape, strides = (height, width, kernel, kernel * x.shape[2]), (down * stride, across * stride, down, one)
+            y = np.ndarray(shape, np.float32, x, 0, strides).reshape(height * width, -1) @ weight
+            y += bias
+            x = np.maximum(y, 0, out=y).reshape(height, width, -1)
+        y = x.transpose(2, 0, 1).reshape(1, -1)
+        for weight, bias in self.projection:
+            y = y @ weight + bias
+        return torch.from_numpy(y)
+
+    def outputs(self, y: Tensor) -> NDArray[np.float32]:
+        """What the sequence layer gives, [1, d_model], -> [outputs]."""
+        (hidden, hidden_bias), (weight, bias) = self.hidden, self.last
+        return cast("NDArray[np.float32]", (np.maximum(y.numpy() @ hidden + hidden_bias, 0) @ weight + bias)[0])
