@@ -236,14 +236,14 @@ def drive_episodes(
     from nacdrive.rollout.results import EpisodeMetrics
     from nacdrive.viz.video import video
 
-    results = []
+    results, again = [], 0
     probes = probes_of(config, loaded.policy, page)
     expert = loaded.drive.expert if loaded.companion is not None else None
     with ExitStack() as stack:
         listeners: list[Listener] = [page.publish] if page is not None else []
         endless = config.episodes is None and page is not None and page.stays_up(config.hold)
         for episode in count() if endless else range(config.episodes or 1):
-            seed = config.first_seed + episode
+            seed = config.first_seed + episode - again
             realtime = page is not None and not config.fast
             try:
                 with loaded.open(seed, episode=episode, control=control, probes=probes, realtime=realtime) as opened:
@@ -266,6 +266,7 @@ def drive_episodes(
                     page.result(end_card(vars(result), tick.events[-1], known_score(config, expert, seed), following))
                 if endless:
                     time.sleep(BETWEEN_TRACKS_S)
+                    again += control is not None and control.take_reset()
             except KeyboardInterrupt:
                 if not endless:
                     raise
@@ -437,7 +438,7 @@ def recorders(
     spec, driver, expert = config.spec, loaded.driver.name, loaded.companion
     pairs = []
     if config.allow_control:
-        folder = config.corrections or config.corrections_of(driver)
+        folder = config.corrections or config.corrections_of(driver, spec.source)
         # At the policy's pace: it is to learn from what it would have seen.
         rate = 1 / pace_s if pace_s else fps
         pairs.append(("corrections", corrections(folder, source=spec.source, fps=rate, image=spec.image_format)))

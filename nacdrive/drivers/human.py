@@ -90,6 +90,12 @@ class HumanControl:
             self._reset = True
             self._events.append(self._started_over)
 
+    def take_reset(self) -> bool:
+        """Whether the episode is to be started over, which is the caller's matter from then on."""
+        with self._changed:
+            asked, self._reset = self._reset, False
+            return asked
+
     def acquire(self, who: int) -> bool:
         """Give browser ``who`` the wheel; False if another one has it."""
         with self._change():

@@ -66,6 +66,8 @@ def handle_command(
     except (ValueError, RecursionError):
         return False
     match command:
+        case {"do": "pause" | "resume" | "reset"} if control.state["person"] not in (None, who):
+            pass  # that is up to whoever drives
         case {"do": "pause"}:
             control.pause()
         case {"do": "resume"}:

@@ -90,6 +90,15 @@ def test_one_person_at_a_time_has_the_wheel() -> None:
     assert control.acquire(2)
 
 
+def test_a_start_over_between_two_drives_is_taken_once() -> None:
+    control = HumanControl()
+    assert not control.take_reset()
+    control.reset()
+    assert control.take_reset() and not control.take_reset()
+    orders = control.poll()
+    assert not orders.reset and orders.events == ("started over",)
+
+
 def test_silence_lets_go_of_the_wheel() -> None:
     now = [0.0]
     control = HumanControl(clock=lambda: now[0])

@@ -20,9 +20,9 @@ from nacdrive.rollout.recorder import EpisodeBuffer, executed_action
 from nacdrive.web.card import Card
 
 Lap = tuple[Path, Callable[[int], Episode]]
-"""A policy's file, and what makes of the number of an episode the episode that it drove or looks at."""
+"""A policy's file, and what makes of the number of an episode, or of a decision, what it drove or looks at."""
 MOST_BYTES = 64 << 20
-"""Of the pictures of the lap that is driven now; the oldest go first."""
+"""Of the pictures of the newest laps; the oldest go first."""
 
 
 class LapCard(Card):
@@ -45,7 +45,7 @@ class LapCard(Card):
 
     def publish(self, tick: Tick, seq: int) -> None:
         if self._memory is not None:
-            self._memory.add(tick)
+            self._memory.add(tick, seq)
 
     def add_routes(self, app: Flask) -> None:
 
@@ -56,7 +56,7 @@ class LapCard(Card):
                 abort(404)
             model, episode_of = self._runs[run]
             try:
-                episode = episode_of(request.args.get("episode", 0, type=int))
+                episode = episode_of(request.args.get("seq" if self._memory else "episode", 0, type=int))
                 page = lap_page(model, episode, math.inf, self._playground_of(episode.source))
             except IndexError:
                 abort(404)
@@ -65,7 +65,7 @@ class LapCard(Card):
 
 
 class LapMemory:
-    """The decisions of the lap that is driven now, and how to make an episode of them; the frames are no copies.
+    """The decisions of the newest laps, and how to make an episode of one; the frames are no copies.
 
     ``image`` is how they are encoded, ``png`` or ``jpeg``; ``meta`` that of the episode of a seed.
     """
@@ -75,27 +75,33 @@ class LapMemory:
     ) -> None:
         self._source, self._driver, self._image, self._meta = source, driver, image, meta
         self._lock = Lock()
-        self._ticks: deque[Tick] = deque()
-        self._bytes = 0
+        self._ticks: deque[tuple[int, int, Tick]] = deque()
+        self._bytes = self._lap = 0
 
-    def add(self, tick: Tick) -> None:
+    def add(self, tick: Tick, seq: int) -> None:
+        """``seq`` is the number that the page knows the decision by."""
         with self._lock:
-            if self._ticks and (tick.step == 0 or tick.episode != self._ticks[0].episode):
-                self._ticks.clear()
-                self._bytes = 0
+            before = self._ticks[-1][2] if self._ticks else tick
+            self._lap += tick.step == 0 or tick.episode != before.episode
             if tick.held:
                 return
-            self._ticks.append(replace(tick, neurons={}, saliency=None, why=None))
+            self._ticks.append((self._lap, seq, replace(tick, neurons={}, saliency=None, why=None)))
             self._bytes += tick.frame.nbytes
             while self._bytes > MOST_BYTES:
-                self._bytes -= self._ticks.popleft().frame.nbytes
+                self._bytes -= self._ticks.popleft()[2].frame.nbytes
 
-    def episode(self, _: int = 0) -> Episode:
+    def episode(self, seq: int = 0) -> Episode:
+        """The lap of the decision ``seq``; 0: the newest one."""
         with self._lock:
-            ticks = list(self._ticks)
+            kept = list(self._ticks)
+        lap = next((lap for lap, number, _ in reversed(kept) if number <= seq or not seq), None)
+        ticks = [tick for number, _, tick in kept if number == lap]
+        if kept and lap is None:
+            raise UserError("the lap on the screen is not kept any more: send a newer one.")
         if len(ticks) < 2:
             raise UserError("the lap has only begun: send it a moment later.")
         buffer = EpisodeBuffer(executed_action, self._image)
         for tick in ticks:
             buffer(tick)
-        return buffer.episode(source=self._source, driver=self._driver, meta=self._meta(ticks[0].seed))
+        driver = f"a person and {self._driver}" if any(tick.human for tick in ticks) else self._driver
+        return buffer.episode(source=self._source, driver=driver, meta=self._meta(ticks[0].seed))

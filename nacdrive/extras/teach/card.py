@@ -155,7 +155,8 @@ class TeachCard(Card):
             if not self._learning and self.teaching.rounds:
                 self.teaching.undo(rounds)
                 self._weights = weights_of(self.teaching.policy)
-                self._news = f"undone: round {len(self.teaching.rounds) + 1} and its corrections are not learnt"
+                which = f"{rounds} rounds" if rounds > 1 else f"round {len(self.teaching.rounds) + 1}"
+                self._news = f"undone: {which}, with the corrections, as if never learnt"
 
     def _keep(self) -> None:
         self._ended = "keep"
@@ -358,7 +359,7 @@ def teach_card(config: Any, loaded: LoadedDrive) -> TeachCard | None:
         **{**as_taught(policy), **ROUND}, first=loaded.drive.model, data=data, seed=0, device=config.device,
         out=folder / TRAINING,
     )  # fmt: skip
-    teaching = Teaching(folder, config.corrections or config.corrections_of(driver.name), training)
+    teaching = Teaching(folder, config.corrections or config.corrections_of(driver.name, spec.source), training)
     if not (config.teach or config.corrections or config.resume):
         # Those of earlier drives nobody has asked to learn.
         teaching.undone = [path.name for path in teaching.pending]

@@ -27,6 +27,7 @@ class TeachOptions(ControlOption, RecordingsOption, Result):
     def teach_folder(self, model: str) -> Path:
         return self.out or Path("runs") / f"teach-{model}"
 
-    def corrections_of(self, model: str) -> Path:
+    def corrections_of(self, model: str, source: str) -> Path:
         """Recording of what a person does in the stead of ``model``, if nobody says otherwise."""
-        return self.teach_folder(model) / "corrections" if self.teach else Path("recordings") / f"corrections-{model}"
+        own = Path("recordings") / f"corrections-{source}-{model}"
+        return self.teach_folder(model) / "corrections" if self.teach else own

@@ -35,6 +35,8 @@ export class ControlBar {
     this.sentenceLine.setAttribute("role", "status");
     this.pad = this.makePad();
     root.append(this.take, this.pause, this.reset, this.sentenceLine, this.pad);
+    // Pressed by a pointer (detail counts its clicks), a button keeps no key: space is the pause then.
+    for (const element of [this.take, this.pause, this.reset]) element.addEventListener("click", (press) => press.detail && element.blur());
     document.addEventListener("keydown", (press) => this.key(press), true);
     document.addEventListener("keyup", (press) => this.keyUp(ARROWS[press.key]), true);
     addEventListener("blur", () => this.releaseKeys());

@@ -5,7 +5,7 @@ import { $, known, put } from "./dom.js";
 import { EventLog, weight } from "./event_log.js";
 import { FrameView } from "./frame_view.js";
 import { JumpList } from "./jump_list.js";
-import { taken } from "./moment_history.js";
+import { began, taken } from "./moment_history.js";
 import { NetworkPanel } from "./network_panel.js";
 import { Neurons } from "./neurons.js";
 import { RingBuffer } from "./ring_buffer.js";
@@ -174,13 +174,13 @@ export class Dashboard {
   }
 
   // Small pictures of the frames that these neurons attend to, in the order of time.
-  film(neurons, { episode }, frameAt) {
+  film(neurons, row, frameAt) {
     if (neurons.times.length < 2) return [];
     return Promise.all(Array.from(neurons.times, async (t_s) => {
-      const key = `${this.described}/${episode}/${t_s.toFixed(3)}`;
+      const key = `${this.described}/${row.episode}/${began(row).toFixed(3)}/${t_s.toFixed(3)}`;
       const kept = this.thumbnails.get(key);
       if (kept) return kept;
-      const bitmap = await decodeFrame(await frameAt(episode, t_s), THUMBNAIL_ROWS);
+      const bitmap = await decodeFrame(await frameAt(row, t_s), THUMBNAIL_ROWS);
       if (!bitmap) return null;
       this.thumbnails.set(key, bitmap);
       if (this.thumbnails.size > MOST_THUMBNAILS) {

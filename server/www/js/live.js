@@ -202,6 +202,7 @@ function startLive(dashboard) {
   async function holdAt(t) {
     const moment = history.near(t);
     if (!moment) return;
+    if (t < history.moments[0].clock_s - 0.1) return put($("history-note"), "this browser has no picture of that moment");
     const last = dashboard.ring.at(dashboard.ring.length - 1, "clock_s");
     if (bar.held === null) bar.edge = last;
     bar.held = moment.row.clock_s;

@@ -17,7 +17,8 @@ class Moment {
     this.seq = content.row.seq;
     this.episode = content.row.episode;
     this.taken_s = taken(content.row);
-    const last = before?.episode === this.episode ? before : null;
+    this.began_s = began(content.row);
+    const last = before && before.episode === this.episode && same(before.began_s, this.began_s) ? before : null;
     const names = [...content.parts.keys()];
     this.withNeurons = names.some((name) => name.startsWith("neurons.")) ? this : last?.withNeurons;
     this.withWhy = names.includes("why") ? this : last?.withWhy;
@@ -28,8 +29,8 @@ class Moment {
 export class MomentHistory {
   constructor() {
     this.clear();
-    this.frameAt = (episode, t_s) => {
-      const moment = this.moments.findLast((one) => one.episode === episode && same(one.taken_s, t_s));
+    this.frameAt = (row, t_s) => {
+      const moment = this.moments.findLast((one) => one.episode === row.episode && same(one.began_s, began(row)) && same(one.taken_s, t_s));
       return moment && this.open(moment).parts.get("frame");
     };
   }
@@ -98,6 +99,11 @@ export class MomentHistory {
 // When the frame of a row was taken: where some are late, before it was decided on.
 export function taken({ t_s, frame_t_s }) {
   return known(frame_t_s) ? frame_t_s : t_s;
+}
+
+// When an attempt began, on the axis that runs on: started over, an episode has another.
+export function began({ clock_s, t_s }) {
+  return clock_s - t_s;
 }
 
 // Neurons say times in single precision.

@@ -101,7 +101,9 @@ export class TrackMap extends MapView {
   rows() {
     const { ring, row } = this;
     let end = ring.length;
-    while (end > 0 && ring.at(end - 1, "episode") !== row.episode) end--;
+    const begun = (i) => ring.at(i, "clock_s") - ring.at(i, "t_s");
+    const own = row.clock_s - row.t_s;
+    while (end > 0 && (ring.at(end - 1, "episode") !== row.episode || Math.abs(begun(end - 1) - own) > 1e-3)) end--;
     let first = end;
     while (first > 0 && ring.at(first - 1, "episode") === row.episode && (first === end || ring.at(first - 1, "t_s") < ring.at(first, "t_s"))) first--;
     return { first, end };

@@ -50,16 +50,33 @@ def test_a_lap_begins_with_its_episode_without_decisions_that_were_held_and_with
     with pytest.raises(UserError, match="has only begun"):
         memory.episode()
     for step in range(4):
-        memory.add(make_tick(step))
+        memory.add(make_tick(step), 1 + step)
     for step in range(6):
-        memory.add(make_tick(step, episode=1, held=step == 3, x_m=float(step), y_m=0.0))
+        memory.add(make_tick(step, episode=1, held=step == 3, x_m=float(step), y_m=0.0), 5 + step)
     episode = memory.episode()
     assert (
         len(episode) == 5 and episode.seed == 701 and episode.x_m is not None and list(episode.x_m) == [0, 1, 2, 4, 5]
     )
     monkeypatch.setattr(lap_card, "MOST_BYTES", 3 * make_tick(0).frame.nbytes)
-    memory.add(make_tick(6, episode=1))
+    memory.add(make_tick(6, episode=1), 11)
     assert len(memory.episode()) == 3
+
+
+def test_the_lap_of_a_moment_that_is_held_is_sent_though_the_drive_goes_on(
+    memory: LapMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seq = 0
+    for episode, steps, human in ((0, 3, False), (0, 4, True), (1, 5, False)):  # the second is the first, started over
+        for step in range(steps):
+            seq += 1
+            memory.add(make_tick(step, episode=episode, human=human and step == 2), seq)
+    laps = [memory.episode(seq) for seq in (2, 3, 4, 7, 8, 12, 0)]
+    assert [len(lap) for lap in laps] == [3, 3, 4, 4, 5, 5, 5]
+    assert [lap.driver for lap in laps[1:3]] == ["nac_steady", "a person and nac_steady"]
+    monkeypatch.setattr(lap_card, "MOST_BYTES", 4 * make_tick(0).frame.nbytes)
+    memory.add(make_tick(5, episode=1), 13)
+    with pytest.raises(UserError, match="not kept any more"):
+        memory.episode(7)
 
 
 def test_the_page_of_the_lap_is_fetched_and_what_is_no_lap_is_one_sentence(drive: LiveServer) -> None:

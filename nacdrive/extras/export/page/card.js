@@ -39,14 +39,16 @@ export function card(page) {
     send.disabled = false;
   }
 
+  let described = null;
   return {
     describe(can) {
+      described = can;
       send.hidden = !can;
       put(note, "");
     },
     // The file's network is not the one that has learnt.
     about({ teach }) {
-      if (teach?.taught) send.hidden = true;
+      send.hidden = !described || Boolean(teach?.taught);
     },
   };
 }

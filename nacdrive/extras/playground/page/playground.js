@@ -421,6 +421,8 @@ class Playground {
     on("theme", () => setTheme(document.documentElement.dataset.theme !== "dark"));
     for (const kind of ["dim", "blur"]) on(kind, () => this.edits.set(kind, Number(input(kind).value)), "input");
     for (const name of ["flicker", "noise", "delay", "drop", "wind"]) on(name, () => this.disturb({ [name]: Number(input(name).value) }), "input");
+    // Pressed by a pointer, a button keeps no key: space stops and goes on.
+    for (const id of ["play", "restart", "again", "race", "wheel"]) $(id).addEventListener("click", (press) => press.detail && $(id).blur());
     this.bindDrawing();
     const room = document.querySelector(".stage");
     new IntersectionObserver(([seen]) => {

@@ -27,7 +27,11 @@ export class LapLines {
 
   expert() {
     const seed = this.map.row?.seed;
-    if (this.map.expertLine.length) return this.map.setExpert(null);
+    if (this.map.expertLine.length) {
+      // Or its next points would bring it back.
+      this.questions.stop("lap");
+      return this.map.setExpert(null);
+    }
     if (this.kept.has(seed)) return this.map.setExpert(this.kept.get(seed));
     const moment = this.name();
     if (!moment) return;

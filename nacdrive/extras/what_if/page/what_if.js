@@ -70,8 +70,13 @@ export class WhatIf {
 
   // can: {window, ghost, expert} or null where nobody can be asked.
   describe(can, { choices }) {
-    this.can = can;
+    this.described = can;
     this.choices = choices ?? [];
+    this.offer(can);
+  }
+
+  offer(can) {
+    this.can = can;
     this.button.hidden = !can;
     if (!can) this.show(false);
     // Whoever answers is loaded meanwhile.
@@ -81,7 +86,8 @@ export class WhatIf {
 
   // Whom it asks has learnt nothing.
   about({ teach }) {
-    if (teach?.taught && this.can) this.describe(null, this);
+    const can = teach?.taught ? null : this.described;
+    if (can !== this.can) this.offer(can);
   }
 
   live() {
@@ -99,8 +105,8 @@ export class WhatIf {
 
   restore(address, stands) {
     const edits = decodeEdits(address.get("if"));
-    if (!edits.length) return;
     this.edits = edits;
+    if (!edits.length) return;
     this.show(stands);
   }
 
