@@ -57,7 +57,8 @@ class Evaluation:
 
     def __repr__(self) -> str:
         sure = "" if self.interval is None else " (95 %: {:.1f} to {:.1f})".format(*self.interval)
-        return f"Evaluation(return {self.mean:.1f}{sure} over {len(self.returns)} episodes)"
+        stops = f", {count} ended by the safety stop" if (count := self.metrics.get("safety_stops")) else ""
+        return f"Evaluation(return {self.mean:.1f}{sure} over {len(self.returns)} episodes{stops})"
 
 
 @named_extras()

@@ -14,7 +14,7 @@ ZSH = "autoload -U +X bashcompinit && bashcompinit\n"
 
 def script(shell: str, verbs: Iterable[tuple[str, Any]], names: Iterable[str]) -> str:
     """The script for ``shell``, from (verb or verb and sub-verb, config class) and the names of all verbs."""
-    from nacdrive.cli.words import SYNONYMS, options, plain_type
+    from nacdrive.cli.words import FORMER, SYNONYMS, options, plain_type
     from nacdrive.common.options import choices_of
 
     cases = [f'    ""|"help") known="{" ".join(names)}" ;;']
@@ -24,7 +24,7 @@ def script(shell: str, verbs: Iterable[tuple[str, Any]], names: Iterable[str]) -
         for name, kind in known.items():
             if choices := " ".join(map(str, filter(None, choices_of(plain_type(kind))))):
                 cases.append(f'    "{verb} "*"{name}"|"{verb} {name}") known="{choices}" ;;')
-        words = EVERY.union(known, (one for one, own in SYNONYMS.items() if own in known))
+        words = EVERY.union(known, (one for one, own in SYNONYMS.items() if own in known and one not in FORMER))
         cases.append(f'    "{verb}"|"{verb} "*) known="{" ".join(sorted(words))}" ;;')
         if " " in verb:
             first.setdefault(verb.split()[0], []).append(verb.split()[1])

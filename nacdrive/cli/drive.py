@@ -320,10 +320,7 @@ def drive_realtime(
         limit_s = config.limit_s
         if limit_s is None and decision_s > LIMIT_S / SLACK:
             limit_s = SLACK * decision_s
-            say(
-                f"a decision takes {decision_s:.2f} s here: the car is driven slowly, and braked after {limit_s:.1f} s "
-                "without one."
-            )
+            say(f"a decision takes {decision_s:.2f} s here: the car is slow, braked after {limit_s:.1f} s without one.")
         serving = {"host": config.host, "port": PORT if config.port is None else config.port}
         serving |= {"engine": config.server, "limit_s": limit_s, "on_event": say}
         env: Any = loaded.make_env(0, more=serving)

@@ -117,9 +117,7 @@ def write_laps(model: Path, out: Path, metrics: dict[str, Any]) -> None:
 
 
 class Show:
-    """Progress on the terminal: how many episodes are driven, by whom, and the mean return so far; on a page, what came
-    of each drive, beside what the expert scored on that track.
-    """
+    """Progress on the terminal (episodes, by whom, mean return); on a page each drive beside the expert's score."""
 
     def __init__(self, progress: Progress, episodes: int, with_expert: bool) -> None:
         self._progress = progress

@@ -79,9 +79,7 @@ def load_verb(verb: str) -> ModuleType:
 
 
 def entries(module: Any) -> dict[str, tuple[type, Callable[[Any], Any]]]:
-    """Config class and function of each sub-verb of a verb's module; under no name ``run`` of one that has none, whose
-    config class is the one that ``run`` takes.
-    """
+    """Config class and function of each sub-verb of a verb's module; of one that has none those of ``run``, unnamed."""
     if hasattr(module, "VERBS"):
         return dict(module.VERBS)
     return {"": (getattr(module, module.run.__annotations__["config"]), module.run)}

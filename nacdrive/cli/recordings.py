@@ -76,8 +76,8 @@ def info(config: InfoConfig) -> Recording:
 
     recording = Recording.open(config.data)
     episodes = recording.episodes
-    console = Console(highlight=False)
-    console.print(repr(recording), soft_wrap=True, markup=False)
+    console = Console(highlight=False, markup=False)
+    console.print(repr(recording), soft_wrap=True)
     table = Table("file", "seed", "driver", "frames", "seconds", "return", "kB", box=None)
     for column in table.columns[3:]:
         column.justify = "right"
@@ -131,9 +131,13 @@ def merge(config: MergeConfig) -> None:
 
 def import_(config: ImportConfig) -> None:
     """Import and say how much it was."""
-    # What bears no mark is read as udacity, whose reader says what it misses.
     marked = (name for name, (mark, *_) in IMPORTS.items() if (config.data / mark).is_file())
-    name: str = config.from_ or next(marked, "udacity")
+    # A log of the simulator may have any name, and its reader says what it misses in a folder.
+    is_log = config.data.is_file() or any(config.data.glob("*/driving_log.csv"))
+    name: str = config.from_ or next(marked, "udacity" if is_log else "")
+    if not name:
+        marks = " or ".join(mark for mark, *_ in IMPORTS.values())
+        raise UserError(f"{config.data} is no data set that is known (no {marks}): check the path, or give --from.")
     given: dict[str, Any] = {"source": config.source, "fps": config.fps}
     _, module, function, known = IMPORTS[name]
     for option, value in given.items():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import sys
 from collections.abc import Collection
 from pathlib import Path
 from types import UnionType
@@ -18,11 +17,9 @@ from nacdrive.common.options import Options, flag, type_hints
 from nacdrive.common.paths import find_recording, is_model, shipped
 
 _WORDS: dict[str, dict[str, str]] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-SYNONYMS = _WORDS["synonyms"]
-"""Words that mean another option, in every verb that has the second and not the first."""
+SYNONYMS = _WORDS["synonyms"] | _WORDS["former"]
+"""Words that mean another option, in every verb that has the second and not the first; those of 0.1.0 among them."""
 FORMER = _WORDS["former"]
-"""Spellings of earlier versions: they go on working in every verb that has the second and not the first, and the verb
-names the second once."""
 
 
 def rewrite(config_class: type[Options], line: list[str]) -> list[str]:
@@ -30,7 +27,6 @@ def rewrite(config_class: type[Options], line: list[str]) -> list[str]:
     known = options(config_class)
     named: list[str] = []
     loose: dict[str, list[str]] = {}
-    former: set[str] = set()
     words = iter(enumerate(line))
     for k, word in words:
         if not word.startswith("-") or is_number(word):
@@ -39,7 +35,7 @@ def rewrite(config_class: type[Options], line: list[str]) -> list[str]:
             (loose.setdefault(flag(place), []) if place else named).append(word)
             continue
         name, equals, value = word.partition("=")
-        name = own_name(name, known, former)
+        name = own_name(name, known)
         if name in known and is_list(known[name]) and any(other.partition("=")[0] == name for other in named):
             raise UserError(f"{name} is given twice, and only the last would count: give all its values at once.")
         named.append(name + equals + value)
@@ -56,17 +52,10 @@ def rewrite(config_class: type[Options], line: list[str]) -> list[str]:
     return [*named, *(word for name, given in loose.items() for word in (name, *given))]
 
 
-def own_name(name: str, known: dict[str, Any], former: set[str]) -> str:
-    """The option that ``name`` means; itself where it is none. ``former``: spellings that were spoken of already."""
+def own_name(name: str, known: dict[str, Any]) -> str:
+    """The option that ``name`` means; itself where it is none."""
     name = name if name in known or not name.startswith("--") else "--" + name[2:].replace("_", "-")
-    if name not in known and SYNONYMS.get(name) in known:
-        return SYNONYMS[name]
-    if name not in known and FORMER.get(name) in known:
-        if name not in former:
-            print(f"nacdrive: {name} is {FORMER[name]} now; it goes on working.", file=sys.stderr)
-        former.add(name)
-        return FORMER[name]
-    return name
+    return SYNONYMS[name] if name not in known and SYNONYMS.get(name) in known else name
 
 
 def options(config_class: Any) -> dict[str, Any]:

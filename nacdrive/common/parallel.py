@@ -560,9 +560,7 @@ class Actors:
             raise
 
     def ask(self, jobs: Sequence[Any]) -> list[Any]:
-        """Do job ``i`` in actor ``i``, all at the same time; their results in order. ``UserError`` if an actor died;
-        what a job raised, with the actor's traceback as its cause.
-        """
+        """Do job ``i`` in actor ``i``, all at once: results in order; what a job raised, ``UserError`` if one died."""
         for worker, job in zip(self._workers, jobs, strict=True):
             self._crew.give(worker, job)
         answers: dict[Any, tuple[str, Any]] = {}

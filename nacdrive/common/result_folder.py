@@ -109,9 +109,7 @@ def result_folder(
 
 
 def lock_folder(path: Path, owner: object) -> None:
-    """Make ``path`` if it does not exist, and keep other processes from writing into it while ``owner`` lives;
-    ``UserError`` if another does, or ``path`` is no folder.
-    """
+    """Make ``path``, kept from other processes while ``owner`` lives; ``UserError`` if one has it, or no folder."""
     held = _hold(path)
     held.owners += 1
     weakref.finalize(owner, _disown, held)

@@ -42,9 +42,7 @@ class ImageError(UserError, ValueError):
 
 
 def decode_image(data: bytes) -> NDArray[np.uint8]:
-    """One frame, uint8 [height, width, 3], from PNG or JPEG bytes; ``ImageError`` if they are no image that Pillow can
-    read to its end, or a larger one than any frame.
-    """
+    """A frame, uint8 [height, width, 3], of PNG or JPEG bytes; ``ImageError`` if Pillow cannot, or it is too large."""
     image_header(data)
     unreadable = quoted("not a readable image: ", "", OSError, SyntaxError, ValueError, kind=ImageError)
     with unreadable, Image.open(BytesIO(data), formats=FORMATS) as image:

@@ -60,7 +60,7 @@ def read_stays(folder: Path) -> list[Stay]:
 
 def read_outcomes(path: Path) -> dict[str, bool]:
     """Stay -> whether the patient died in hospital."""
-    first, *lines = path.read_text(encoding="utf-8", errors="replace").splitlines() or [""]
+    first, *lines = path.read_text(encoding="utf-8-sig", errors="replace").splitlines() or [""]
     columns = first.split(",")
     if columns[0] != "RecordID" or DEATH not in columns:
         raise UserError(f"{path} line 1 does not name RecordID and {DEATH}: give the set's own outcomes.")
@@ -75,7 +75,7 @@ def read_outcomes(path: Path) -> dict[str, bool]:
 
 def read_stay(path: Path, died: bool) -> Stay:
     """One stay; -1 stands in the files for what is not known at admission."""
-    first, *lines = path.read_text(encoding="utf-8", errors="replace").splitlines() or [""]
+    first, *lines = path.read_text(encoding="utf-8-sig", errors="replace").splitlines() or [""]
     if first != HEADER:
         raise UserError(f"{path} line 1 is not '{HEADER}': give set a of the PhysioNet challenge of 2012.")
     readings: list[tuple[float, ...]] = []

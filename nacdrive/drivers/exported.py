@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
-from nacdrive.common.errors import UserError, instead_of, quoted
+from nacdrive.common.errors import UnfitFrameError, UserError, instead_of, quoted
 from nacdrive.models.config import PolicyConfig
 from nacdrive.models.effects import StepMeter, SteppedDecision
 from nacdrive.models.frame_policy import FramePolicy
@@ -46,9 +46,9 @@ class ExportedPolicy(FramePolicy):
         self._recent.clear()
 
     def step(self, frame: NDArray[np.uint8], t_s: float, speed_mps: float | None = None) -> Action:
-        # Raises ValueError for a frame of another shape, or a time that goes back.
         before = self._runtime.state
-        action = Action(*self._runtime.step(frame, t_s, speed_mps))
+        with quoted("", "", ValueError, kind=UnfitFrameError):
+            action = Action(*self._runtime.step(frame, t_s, speed_mps))
         self._recent.append((frame, t_s))
         self._last = before, action
         return action

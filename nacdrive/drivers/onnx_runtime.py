@@ -28,6 +28,9 @@ FORMAT = 1
 ABOUT, CHECKSUM, DIGEST = "nacdrive", "nacdrive_sha256", 64
 """Keys of the metadata: what the policy is, as JSON; and the checksum of all that stands before it in the file."""
 
+LATEST_S = 2.0**18
+"""Behind it single precision, in which times are computed, tells no decisions apart."""
+
 
 class PolicyError(ValueError):
     """A file, frame, time or state that a policy cannot take: one sentence."""
@@ -126,10 +129,11 @@ class Policy:
             PolicyError: if the frame has another shape or type, or the time is no number or goes back.
         """
         if frame.shape != self.frame_shape or frame.dtype != np.uint8:
-            given = f"{frame.dtype} {frame.shape}"
-            raise PolicyError(f"{self.name} was trained on frames of uint8 {self.frame_shape}, this one is {given}")
-        if not self._last_s <= t_s < math.inf:
-            raise PolicyError(f"the time goes from {self._last_s:g} to {t_s:g} s: call reset() before a new episode.")
+            given = f"this one is {frame.dtype} {frame.shape}: give a policy of this environment, or its own"
+            raise PolicyError(f"{self.name} was trained on frames of uint8 {self.frame_shape}, {given}.")
+        if not self._last_s <= t_s < LATEST_S:
+            times = f"the time goes from {self._last_s:g} to {t_s:g} s"
+            raise PolicyError(f"{times}: call reset() before a new episode, and count seconds from its beginning.")
         self._last_s = t_s
         feed = {
             "frame": np.ascontiguousarray(frame),

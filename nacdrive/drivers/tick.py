@@ -50,8 +50,7 @@ class Tick:
     decision_ms: float = 0.0
     """Wall-clock time that the policy took to decide, in milliseconds."""
     budget_ms: float | None = None
-    """Time between decisions in the simulator: a later decision is a missed tick. None where no time passes: the last
-    decision before a simulator goes."""
+    """Time between decisions, of which a later one is a missed tick; None of the last before a simulator goes."""
     held: bool = False
     """Whether the decision before was repeated: the policy was not asked for this frame, which it never saw."""
     human: bool = False

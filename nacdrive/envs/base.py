@@ -93,9 +93,7 @@ class DrivingEnv(gymnasium.Env[Frame, Any]):
         raise NotImplementedError
 
     def step(self, action: Any) -> tuple[Frame, SupportsFloat, bool, bool, Any]:
-        """Carry out one decision, an ``Action`` or a member of ``action_space`` as Gymnasium wants it: next frame,
-        reward, terminated, truncated, ``Info`` of the next frame.
-        """
+        """Carry out an ``Action``, or one of ``action_space``: next frame, reward, terminated, truncated, ``Info``."""
         return self._step(self.native_action(action) if isinstance(action, Action) else action)
 
     def _step(self, action: Any) -> tuple[Frame, SupportsFloat, bool, bool, Any]:

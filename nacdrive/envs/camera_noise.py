@@ -21,8 +21,7 @@ class CameraNoise(Options):
     """What is wrong with the camera."""
 
     noise: Annotated[float, Interval(ge=0, le=LARGEST)] = 0.0
-    """Standard deviation of Gaussian noise added to every pixel and channel, as a share of full scale
-    (0.1 is 25.5 of 255 levels)."""
+    """Standard deviation of Gaussian noise of every pixel and channel, of full scale (0.1 is 25.5 of 255 levels)."""
     blackout: Share = 0.0
     """Probability, drawn anew at every decision, that the frame is wholly black (or that a longer blackout begins)."""
     delay_steps: Annotated[int, Interval(ge=0, le=10_000)] = 0

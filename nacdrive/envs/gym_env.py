@@ -90,21 +90,23 @@ class GymEnv(DrivingEnv):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, Any]:
         super(DrivingEnv, self).reset(seed=seed)
         self.frame = 0
-        observation, info = self._call("reset", seed=seed, options=options)
+        observation, info = self._call("reset", 2, seed=seed, options=options)
         self._wheels_off: list[float] = []
         self._last = info
         return self._seen(observation, info)
 
     def _step(self, action: Any) -> tuple[Frame, float, bool, bool, Any]:
-        reward, terminated, truncated, count = 0.0, False, False, 0
-        while count < self.repeat and not (terminated or truncated):
-            observation, gained, terminated, truncated, info = self._call("step", action)
-            reward, count, self.frame = reward + float(gained), count + 1, self.frame + 1
+        reward, terminated, truncated, seen = 0.0, False, False, list[Any]()
+        while len(seen) < self.repeat and not (terminated or truncated):
+            observation, gained, terminated, truncated, info = self._call("step", 5, action)
+            reward, self.frame = reward + float(gained), self.frame + 1
             truncated = bool(truncated) or (self.max_frames is not None and self.frame >= self.max_frames)
-        self._last = info
-        if isinstance(info.get("wheels_off"), (int, float)):
-            self._wheels_off.append(float(info["wheels_off"]))
-        frame, about = self._seen(observation, info)
+            seen.append(info)
+        self._last, events = info, tuple(event for one in seen for event in one.get("events") or ())
+        off = [float(one["wheels_off"]) for one in seen if isinstance(one.get("wheels_off"), (int, float))]
+        self._wheels_off += off
+        whole = {"events": events, **({"wheels_off": float(np.mean(off))} if off else {})}
+        frame, about = self._seen(observation, {**info, **whole})
         if terminated or truncated:
             about.setdefault("ended", "the episode is over" if terminated else "time is up")
         return frame, reward, bool(terminated), bool(truncated), about
@@ -118,8 +120,9 @@ class GymEnv(DrivingEnv):
         assert isinstance(space, spaces.Box)
         pedals = [action.throttle, action.brake] if space.shape == (3,) else [action.throttle - action.brake]
         wanted = np.array([action.steering, *pedals][: space.shape[0]])
-        # Where a number cannot be negative, 0 is its lowest value; elsewhere -1 is.
-        share = np.where(space.low >= 0, np.clip(wanted, 0, 1), (np.clip(wanted, -1, 1) + 1) / 2)
+        # A pedal of its own, or one that cannot be negative, begins at 0; all else at -1.
+        pedal = (np.arange(len(wanted)) > 0) & ((len(wanted) == 3) | (space.low >= 0))
+        share = np.where(pedal, np.clip(wanted, 0, 1), (np.clip(wanted, -1, 1) + 1) / 2)
         return (space.low + share * (space.high - space.low)).astype(space.dtype)
 
     def metrics(self) -> dict[str, float]:
@@ -138,10 +141,13 @@ class GymEnv(DrivingEnv):
     def close(self) -> None:
         self.env.close()
 
-    def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
-        """Call a method of the environment; what it raises becomes a sentence."""
+    def _call(self, method: str, values: int, *arguments: Any, **options: Any) -> Any:
+        """Call a method of the environment that gives so many ``values``; what it raises becomes a sentence."""
         with in_a_sentence(f"{self.name} failed in {method}(): "):
-            return getattr(self.env, method)(*arguments, **options)
+            given = getattr(self.env, method)(*arguments, **options)
+            if isinstance(given, tuple) and len(given) == values:
+                return given
+            raise ValueError(f"it has to give {values} values, as since Gymnasium 0.26, and gave another number")
 
     def _action_names(self, count: int, names: Sequence[str] | None) -> tuple[str, ...]:
         named = names is None and self.env.has_wrapper_attr("get_action_meanings")
@@ -152,8 +158,10 @@ class GymEnv(DrivingEnv):
 
     def _seen(self, observation: Any, info: Mapping[str, Any]) -> tuple[Frame, Any]:
         frame, cameras = self._look(observation)
+        if frame.shape != self.observation_space.shape:
+            raise UserError(f"{self.name} shows pictures of {self.observation_space.shape}, and one of {frame.shape}.")
         self._shown = frame
-        about = {"t_s": self.frame * self._frame_s, "events": (), **info}
+        about = {"t_s": self.frame * self._frame_s, **info, "events": tuple(info.get("events") or ())}
         if len(cameras) > 1:
             about["cameras"] = cameras
         return frame, about

@@ -74,7 +74,7 @@ class MHALayer(SequenceLayer):
         return nn.functional.scaled_dot_product_attention(q, k, v, seen, dropout, is_causal=causal)
 
     def forward(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
-        check_tokens("x", x, self.in_features, self.out.weight)
+        check_tokens("x", x, self.in_features, self.out.weight, padding)
         if t is not None:
             check_times("t", t, *x.shape[:2])
         if padding is not None:

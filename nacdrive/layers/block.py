@@ -194,12 +194,12 @@ class StackLayer(SequenceLayer):
 
     def _embed(self, x: Tensor, t: Tensor | None, padding: Tensor | None, seen: int = 0) -> Tensor:
         """``[B, T, in_features]`` to ``[B, T, d_model]``; without ``t`` the real steps are one gap apart."""
-        check_tokens("x", x, self.in_features, self.embedding.weight)
+        check_tokens("x", x, self.in_features, self.embedding.weight, padding)
         if padding is not None:
             x = x.masked_fill(padding.unsqueeze(-1), 0.0)  # not even NaN in padding may matter
         if self.frequencies is not None:
             if t is None:
-                real = torch.ones_like(x[..., 0]) if padding is None else (~padding).to(x.dtype)
+                real = torch.ones(x.shape[:2], device=x.device) if padding is None else (~padding).float()
                 gaps = real.cumsum(1) + (seen - 1)
             else:
                 t = check_times("t", t, *x.shape[:2])

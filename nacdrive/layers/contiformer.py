@@ -123,6 +123,8 @@ class _Rows(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise RuntimeError("contiformer: gradients of gradients are not computed")
         q, dt, *saved = ctx.saved_tensors
         weights, states = tuple(w.detach().requires_grad_() for w in saved[:4]), saved[4:]
         grad_q = torch.empty_like(q)

@@ -110,6 +110,8 @@ class _Recurrence(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, Tensor, Tensor]:
+        if torch.is_grad_enabled():
+            raise RuntimeError("s4: gradients of gradients are not computed")
         u, gap, rate, readout, z = ctx.saved_tensors
         grad_u = torch.empty_like(u, memory_format=torch.contiguous_format)
         grad_rate, grad_readout = torch.zeros_like(rate), torch.zeros_like(rate)

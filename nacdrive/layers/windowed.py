@@ -51,14 +51,14 @@ class WindowedLayer(SequenceLayer):
         if torch.is_autocast_enabled(x.device.type):
             with torch.autocast(x.device.type, enabled=False):
                 return WindowedLayer.forward(self, x.to(next(self.parameters(), x).dtype), t, padding)
-        check_tokens("x", x, self.in_features, next(self.parameters(), x))
+        check_tokens("x", x, self.in_features, next(self.parameters(), x), padding)
         B, T, _ = x.shape
         t = None if t is None else check_times("t", t, B, T)
         present = torch.ones((B, T), dtype=torch.bool, device=x.device) if padding is None else ~padding
         if padding is not None:
             x = x.masked_fill(padding.unsqueeze(-1), 0.0)  # not even NaN in padding may matter
         if t is None:
-            t = (present.cumsum(dim=1) - 1).to(x.dtype) * self.gap_s
+            t = (present.cumsum(dim=1) - 1).double() * self.gap_s
         u = self.project(x)
         if self.window >= T:
             return self._pass(u, t, None if padding is None or not padding.any() else padding)
@@ -97,7 +97,7 @@ class WindowedLayer(SequenceLayer):
         check_state(state, WindowState, "u", (len(x), -1, now.shape[2]), now.dtype, x)
         window, u, past = state
         if t is None:
-            t = now.new_zeros(len(now)) if past is None else past[:, -1] + self.gap_s
+            t = now.new_zeros(len(now), dtype=torch.float64) if past is None else past[:, -1] + self.gap_s
         stamp = t.unsqueeze(1)
         if u is None or past is None:
             # Copies are kept: a caller may fill x and t of its own anew for the next step.

@@ -259,7 +259,7 @@ class EffectMeter:
             if steps > 1 and network.sequence.time_sense != "none":
                 parts.append(time_part(config.gap_s))
             x = window.repeat(1 + len(parts), 1, 1)
-            t = torch.tensor(times, device=x.device).repeat(len(x), 1)
+            t = torch.tensor(times, dtype=torch.float64, device=x.device).repeat(len(x), 1)
             t[:, :-1] -= self.shift_s
             padding = torch.zeros(t.shape, dtype=torch.bool, device=x.device)
             padding[:, [steps - 1 - back for back in self.hidden if back < steps]] = True

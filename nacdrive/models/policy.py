@@ -77,7 +77,8 @@ class Policy(FramePolicy):
         by_numpy = self._by_numpy = DrivingStep.of(self.network, self._by_numpy)
         one = torch.from_numpy(frame).to(self.device).unsqueeze(0)
         features = self.network.features(one) if by_numpy is None else by_numpy.features(frame)
-        t = torch.tensor([t_s], device=self.device)
+        # In doubles, or a drive of an hour, or one by the time of day, has no lags left.
+        t = torch.tensor([t_s], dtype=torch.float64, device=self.device)
         y, self.state = self.network.sequence.step(features, t, self.state)
         self._scores = self.network.head(y)[0].float().cpu().numpy() if by_numpy is None else by_numpy.outputs(y)
         self._recent.append((frame, t_s, features))
@@ -94,8 +95,9 @@ class Policy(FramePolicy):
     def replace_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Go on with other ``weights`` of the same network, which remembers the same frames."""
         self.network.load_state_dict(dict(weights))
-        seen = [(frame, t_s) for frame, t_s, _ in self._recent]
+        seen, next_t_s = [(frame, t_s) for frame, t_s, _ in self._recent], self._next_t_s
         self.reset()
+        self._next_t_s = next_t_s
         for frame, t_s in seen:
             self.step(frame, t_s)
 
@@ -122,7 +124,7 @@ class Policy(FramePolicy):
         if not self._recent:
             return {}
         _, times, features = zip(*list(self._recent)[-self.config.window :], strict=True)
-        x, t = torch.cat(features).unsqueeze(0), torch.tensor([times], device=self.device)
+        x, t = torch.cat(features).unsqueeze(0), torch.tensor([times], dtype=torch.float64, device=self.device)
         states = self.network.sequence.neuron_states(x, t)
         arrays = {key: value.float().cpu().numpy() for key, value in states.items()}
         return {**arrays, "frame_t_s": t[0].float().cpu().numpy()} if arrays else {}

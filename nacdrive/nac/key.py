@@ -142,7 +142,7 @@ class NACKey(nn.Module):
         check_state(state, KeyState, "memory", (-1, -1, self.num_heads, width), weight.dtype, x)
         batch, window = state.clock.shape
         check_step(x, t, batch, self.in_features, weight)
-        now = self.time_scale * state.seen if t is None else t
+        now = self.time_scale.double() * state.seen if t is None else t
         clock = torch.cat([state.clock[:, 1:], now.to(state.clock).expand(batch).unsqueeze(1)], 1)
         by_numpy = not torch.is_grad_enabled() and self._on_cpu(weight.device.type) and type(self) is NACKey
         if by_numpy and (weights := KeyStep.of(self, state.weights)) is not None:
@@ -218,7 +218,7 @@ class NACKey(nn.Module):
         batch, steps = x.shape[:2]
         whole(window is None or window >= 1, "window", window, "1 or more")
         real = x.new_ones(batch, steps, dtype=torch.bool) if padding is None else ~padding
-        clock = (real.cumsum(1) - 1) * self.time_scale if t is None else check_times("t", t, batch, steps)
+        clock = (real.cumsum(1) - 1).double() * self.time_scale if t is None else check_times("t", t, batch, steps)
         if padding is not None:
             x, clock = x.masked_fill(padding.unsqueeze(-1), 0.0), clock.masked_fill(padding, 0.0)
         clock = clock.double()

@@ -444,7 +444,7 @@ class NAC(nn.Module):
         if self.time_input == "elapsed" and clock is not None and clock_k is not None:
             wide = torch.promote_types(self.time_scale.dtype, torch.float32)
             # Counted from the last key's time, or float32 could not tell neighbours of a clock since 1970 apart.
-            base = clock_k.amax(1, keepdim=True)
+            base = clock_k.gather(1, clock_k.abs().argmax(1, keepdim=True))
             tau, tau_k = (((x - base).to(wide) / self.time_scale) for x in (clock, clock_k))
         else:
             tau = self._tau(t, query, of_query)

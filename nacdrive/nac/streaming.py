@@ -26,6 +26,9 @@ class State:
     clock: Tensor | None = None  # [B, W] times of all of them, where the time gate needs lags
     weights: StepWeights | None = None  # what the last step used
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "weights": None}
+
     def __repr__(self) -> str:
         heads, batch, window, _ = self.memory.shape
         return f"State(heads={heads}, batch={batch}, window={window}, seen={self.seen})"

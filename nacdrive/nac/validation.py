@@ -66,7 +66,7 @@ def check_sizes(
     require(0 <= dropout < 1, "dropout", dropout, "0 <= dropout < 1")
 
 
-def check_tokens(name: str, x: Tensor, features: int, weight: Tensor) -> None:
+def check_tokens(name: str, x: Tensor, features: int, weight: Tensor, padding: Tensor | None = None) -> None:
     """Check the shape ``[B, T, features]`` and that the dtype is that of the weights (unless under autocast)."""
     if x.ndim != 3 or x.shape[-1] != features or 0 in x.shape:
         raise ValueError(f"{name} has shape {tuple(x.shape)}; allowed is [batch, time, {features}], none of them 0")
@@ -74,6 +74,10 @@ def check_tokens(name: str, x: Tensor, features: int, weight: Tensor) -> None:
         raise ValueError(f"{name} has dtype {x.dtype}; allowed is a floating point dtype")
     if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
         raise ValueError(f"{name} has dtype {x.dtype}; allowed is that of the layer, {weight.dtype} (or use autocast)")
+    if padding is not None and padding.dtype != torch.bool:
+        raise ValueError(f"key_padding_mask has dtype {padding.dtype}; allowed is torch.bool, True = padding")
+    if padding is not None and padding.shape != x.shape[:2]:
+        raise ValueError(f"key_padding_mask has shape {tuple(padding.shape)}; allowed is {list(x.shape[:2])}")
 
 
 def check_inputs(
@@ -90,10 +94,7 @@ def check_inputs(
             raise ValueError(f"{name} has batch size {x.shape[0]}; allowed is that of query, {query.shape[0]}")
     if key.shape[1] != value.shape[1]:
         raise ValueError(f"value has {value.shape[1]} steps; allowed is as many as key, {key.shape[1]}")
-    if padding is not None and padding.dtype != torch.bool:
-        raise ValueError(f"key_padding_mask has dtype {padding.dtype}; allowed is torch.bool, True = padding")
-    if padding is not None and padding.shape != key.shape[:2]:
-        raise ValueError(f"key_padding_mask has shape {tuple(padding.shape)}; allowed is {list(key.shape[:2])}")
+    check_tokens("key", key, features, weight, padding)
 
 
 def check_step(x: Tensor, t: Tensor | None, batch: int, features: int, weight: Tensor) -> None:

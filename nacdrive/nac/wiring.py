@@ -96,9 +96,7 @@ def ncp(
     motor_fanin: int,
     seed: int = DEFAULT_SEED,
 ) -> Wiring:
-    """Neural Circuit Policy wiring, equal to ``ncps.wirings.NCP(...).build(inputs)``; ``ValueError`` where a fan-out or
-    fan-in exceeds the size of the layer it reaches into.
-    """
+    """Wiring as ``ncps.wirings.NCP(...).build(inputs)`` has it; ``ValueError`` if a fan exceeds the next layer."""
     for name, fan, layer, size in (
         ("motor_fanin", motor_fanin, "command", command),
         ("sensory_fanout", sensory_fanout, "inter", inter),

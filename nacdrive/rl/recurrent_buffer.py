@@ -29,8 +29,7 @@ class Sequences(NamedTuple):
     padding: Tensor
     """True behind the end of a sequence, [sequences, steps]."""
     trained: Tensor
-    """True at the decisions that are learnt from, [sequences, steps]; all else of the minibatch has an entry for each
-    of these, sequence by sequence."""
+    """True at the decisions learnt from, [sequences, steps]; all else has an entry for each, sequence by sequence."""
 
 
 class History(NamedTuple):

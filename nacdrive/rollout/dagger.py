@@ -202,9 +202,7 @@ def begin_badly(opened: OpenDrive, rng: np.random.Generator, lost_m: float) -> f
 
 
 def supervised(opened: OpenDrive, patience: int = LOST_AFTER) -> Iterator[Tick]:
-    """A drive whose every decision bears the expert's label; it ends early, after a Tick that is not ``done``, where
-    it gets nowhere for so many decisions.
-    """
+    """A drive whose every decision bears the expert's label; it ends, not ``done``, where so many get it nowhere."""
     furthest, last_gain = 0.0, 0
     for tick in opened:
         progress = float(tick.next_info.get("progress", tick.step + 1))

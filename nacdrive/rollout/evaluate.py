@@ -354,6 +354,7 @@ def claim(path: Path, identity: Mapping[str, Any]) -> None:
             # A file may be renamed, a driver's name is all that tells it from another one of its module.
             is_renamed = key == "file" and is_model(str(identity["file"]))
             if not is_renamed and before.get(key) != identity.get(key):
-                what = {"sha256": "model file", "expert_key": "expert", "file": "driver", "data": "kind"}.get(key, key)
+                kind = "kind" if None in (before.get(key), identity.get(key)) else key
+                what = {"sha256": "model file", "expert_key": "expert", "file": "driver", "data": kind}.get(key, key)
                 raise UserError(f"{path.parent} holds drives of another {what}: give another --out, or --overwrite.")
     write_json(path, identity)

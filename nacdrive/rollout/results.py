@@ -46,8 +46,7 @@ class EpisodeResult:
     late_decisions: int
     """Decisions that took longer than the time between two decisions."""
     expert_agreement: float | None
-    """Share of decisions in which the expert riding along chose the same action; None without one, or where the driver
-    does not choose among a few."""
+    """Share of decisions in which the expert riding along chose the same; None without one or choices."""
     failure: str | None
     """Why the safety stop took over; None if it did not."""
 

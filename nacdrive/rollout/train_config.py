@@ -62,8 +62,7 @@ class TrainConfig(
     lessons: tuple[Path, ...] = ()
     """Recordings that are learnt one after the other, a round each, such as the corrections of drive --teach."""
     lesson_frames: Annotated[int, Interval(ge=0, le=LARGEST)] = 0
-    """Frames of a round of --lessons: half of them from the lessons so far, fewer where there are few, the others from
-    --data; 0: all there are."""
+    """Frames of a round of --lessons: half from the lessons so far, if so many, the rest from --data; 0: all."""
     env: str | None = None
     """What is driven in DAgger; the environment of the task if not given."""
     window: Count | None = None

@@ -52,7 +52,7 @@ class EMNIST(Classification):
         """See ``Task.folds``; all test images are tested on, for MNIST's first ones are harder than its last."""
         mnist = read_digits(data_dirs[self.name])
         if self.protocol == "sequence":
-            most = size.max_samples
+            most = size.max_samples and max(2, size.max_samples)
             train = self.samples("train", mnist.train_images[:most], mnist.train_labels[:most])
             kept = evenly(range(len(mnist.test_images)), size.max_tests)
             test = self.samples("test", mnist.test_images[kept], mnist.test_labels[kept])

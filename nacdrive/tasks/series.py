@@ -182,4 +182,4 @@ def scale_of(samples: Sequence[Sample]) -> tuple[tuple[float, ...], tuple[float,
 
 def mean_gap(samples: Sequence[Sample]) -> float:
     """Mean time between two steps ``t`` within the samples, in seconds."""
-    return float(torch.cat([sample.fields["t"].double().diff() for sample in samples]).mean())
+    return float(torch.cat([sample.fields["t"].double().diff() for sample in samples]).mean().nan_to_num()) or 1.0

@@ -65,7 +65,8 @@ def split_samples(samples: Sequence[Sample], valid_share: float, seed: int) -> t
     """Training and validation samples: whole ones, chosen at random, never steps of one sample in both."""
     wanted = max(1, round(valid_share * len(samples))) if valid_share > 0 else 0
     if wanted >= len(samples):
-        raise UserError(f"{len(samples)} episodes cannot be split into training and validation: record more of them.")
+        what = f"{len(samples)} episodes cannot be split with --valid-share {valid_share:g}"
+        raise UserError(f"{what}: give a smaller one, or more of them.")
     held = set(torch.randperm(len(samples), generator=seeded(seed, 0)).tolist()[:wanted])
     train = [sample for i, sample in enumerate(samples) if i not in held]
     return train, [sample for i, sample in enumerate(samples) if i in held]
@@ -160,8 +161,8 @@ def true_intervals(free: NDArray[np.bool_]) -> list[tuple[int, int]]:
 def segments(name: str, fields: Mapping[str, Tensor], *, scored: int, context: int) -> list[Sample]:
     """Consecutive segments of a recording: up to ``context`` steps that are only seen, then ``scored`` steps.
 
-    They overlap just enough for every answer to be that on the whole recording. A further field ``scored`` [T] is True
-    where a step counts; every segment has the recording's name.
+    They overlap just enough for every answer to be that on the whole recording (of layers that feel no clock). A
+    further field ``scored`` [T] is True where a step counts; every segment has the recording's name.
     """
     steps = len(next(iter(fields.values())))
     parts = []

@@ -66,7 +66,7 @@ class Synthetic(SeriesTask):
         return [
             Fold(
                 f"sequences of seed {seed + k}",
-                self.part("train", seed + k, amount - valid),
+                self.part("train", seed + k, max(1, amount - valid)),
                 self.part("valid", seed + k, valid),
                 {self.name: test},
             )

@@ -123,8 +123,8 @@ class Udacity(DrivingTask):
         blocks = blocks_of(samples)
         wanted = max(1, round(valid_share * len(blocks))) if valid_share > 0 else 0
         if wanted >= len(blocks):
-            what = "the data are too short to be split into training and validation"
-            raise UserError(f"{what}: give more, or longer drives.")
+            what = f"the data are too short for --valid-share {valid_share:g}"
+            raise UserError(f"{what}: give a smaller one, or more or longer drives.")
         order = torch.randperm(len(blocks), generator=torch.Generator().manual_seed(seed)).tolist()
         train, valid = hold_out(samples, blocks, order[:wanted])
         return with_sides(train), center_alone(valid)

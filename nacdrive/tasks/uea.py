@@ -39,7 +39,7 @@ class UEA(Classification):
         everything = [*data.train, *data.test]
         self.outputs, self.meta = len(data.classes), {"classes": list(data.classes), "data_set": data.name}
         self.window = min(LONGEST, max(len(series.x) for series in everything))
-        is_flagged = any(np.isnan(series.x).any() for series in everything)
+        is_flagged = any(not np.isfinite(series.x).all() for series in everything)
         folds = []
         for k, parts in enumerate(stratified(np.array([series.label for series in data.train]), 5, seed)[:count]):
             learn, keep = (evenly([data.train[i] for i in part], size.max_samples) for part in parts)
@@ -54,7 +54,7 @@ class UEA(Classification):
 
 def sample(series: LabelledSeries, mean: NDArray[np.float32], *, is_flagged: bool) -> Sample:
     """``x`` [T, dimensions, or twice as many], ``t`` [T] in seconds."""
-    missing = np.isnan(series.x)
+    missing = ~np.isfinite(series.x)
     x = np.where(missing, mean, series.x)
     x = np.concatenate([x, missing], axis=1, dtype=np.float32) if is_flagged else x
     fields = {"x": torch.from_numpy(x.astype(np.float32)), "t": torch.arange(len(x), dtype=torch.float64)}

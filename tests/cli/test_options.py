@@ -243,9 +243,9 @@ def test_an_option_goes_by_each_of_its_words(verb: str, line: list[str], option:
     assert getattr(parse(entries()[verb], verb, line), option) == value
 
 
-def test_a_former_spelling_names_the_present_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_spelling_of_before_goes_on_working_and_is_offered_to_nobody() -> None:
     assert parse(TrainConfig, "nacdrive train", ["--batch", "3", "--batch", "4"]).batch_size == 4
-    assert capsys.readouterr().err == "nacdrive: --batch is --batch-size now; it goes on working.\n"
+    assert "--n-epochs" not in completion("bash")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])

@@ -82,8 +82,19 @@ def test_whatever_shows_pictures_is_seen_in_rgb(observes: spaces.Space[Any], ren
         (spaces.Box(-1, 1, (2,), np.float32), [0.5, -0.25]),
         (spaces.Box(np.array([-1, 0, 0]), np.array([1, 1, 1]), dtype=np.float64), [0.5, 0.25, 0.5]),
         (spaces.Box(np.array([-30, 0]), np.array([30, 10]), dtype=np.float32), [15, 0]),
+        (spaces.Box(-1, 1, (3,), np.float32), [0.5, -0.5, 0.0]),
+        (spaces.Box(0, 1, (1,), np.float32), [0.75]),
+        (spaces.Box(0, 1, (3,), np.float32), [0.75, 0.25, 0.5]),
     ],
-    ids=["steering", "steering and pedal", "steering, gas and brake", "other bounds"],
+    ids=[
+        "steering",
+        "steering and pedal",
+        "steering, gas and brake",
+        "other bounds",
+        "three from -1",
+        "steering from 0",
+        "three from 0",
+    ],
 )
 def test_actions_are_stretched_to_the_bounds(acts: spaces.Space[Any], native: list[float]) -> None:
     foreign = Foreign(RGB, acts)
@@ -137,6 +148,21 @@ def test_time_follows_from_the_frame_rate_and_the_repetition() -> None:
     assert env.metrics() == {"progress": 1.0, "wheels_off": 0.5}
 
 
+def test_what_happens_in_any_frame_of_a_decision_is_told_with_it() -> None:
+    class Eventful(Foreign):
+        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+            *rest, info = super().step(action)
+            events = {2: ("off road",), 3: None, 4: ("back",)}
+            return *rest, info | {"events": events.get(len(self.given), ())}  # type: ignore[return-value]
+
+    env = GymEnv(Eventful(RGB, WHEEL), repeat=4)
+    assert env.reset(seed=1)[1]["events"] == ()
+    *_, info = env.step(Action(0.0, 1.0, 0.0))
+    assert info["events"] == ("off road", "back") and info["wheels_off"] == 0.5
+    *_, info = env.step(Action(0.0, 1.0, 0.0))
+    assert info["events"] == ()
+
+
 def test_an_episode_ends_after_the_frames_that_were_asked_for() -> None:
     env = GymEnv(Foreign(RGB, WHEEL), repeat=2, max_frames=5)
     env.reset(seed=1)
@@ -166,6 +192,27 @@ def test_what_an_environment_raises_is_said_in_one_sentence() -> None:
     with pytest.raises(UserError, match=r"own failed in step\(\): AssertionError"):
         env.reset(seed=1)
         env.step(np.full(2, 7.0, np.float32))
+
+
+def test_an_environment_of_before_gymnasium_026_is_said_to_be_one() -> None:
+    class Old(Foreign):
+        def step(self, action: Any) -> Any:
+            observation, reward, terminated, _, info = super().step(action)
+            return observation, reward, terminated, info
+
+    env = GymEnv(Old(RGB, WHEEL), "own")
+    env.reset(seed=1)
+    with pytest.raises(UserError, match=r"own failed in step\(\): .*has to give 5 values, as since Gymnasium 0.26"):
+        env.step(Action(0.0, 0.0, 0.0))
+
+
+def test_a_picture_of_another_size_is_no_frame_of_the_episode() -> None:
+    foreign = Foreign(RGB, WHEEL)
+    env = GymEnv(foreign, "own")
+    env.reset(seed=1)
+    foreign.observation_space = spaces.Box(0, 255, (20, 32, 3), np.uint8)
+    with pytest.raises(UserError, match=r"own shows pictures of \(24, 32, 3\), and one of \(20, 32, 3\)"):
+        env.step(Action(0.0, 0.0, 0.0))
 
 
 def test_any_id_of_gymnasium_works() -> None:

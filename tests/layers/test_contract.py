@@ -445,3 +445,34 @@ def test_a_model_files_layer_name_calls_nothing_but_layers(tmp_path: Path, monke
     import harmful
 
     assert not harmful.called
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("wrong", ["float", "int", "short", "one row", "of steps"])
+def test_a_padding_mask_of_another_kind_is_refused_in_one_sentence(name, wrong):
+    x, t = sequence()
+    padding = torch.zeros(B, T, dtype=torch.bool)
+    given = {
+        "float": padding.float(), "int": padding.int(), "short": padding[:, 1:], "one row": padding[:1],
+        "of steps": padding[0],
+    }[wrong]  # fmt: skip
+    with pytest.raises(ValueError, match=r"key_padding_mask has (dtype|shape) .*; allowed is "):
+        layer_of(name, T)(x, t, given)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["cfc", "ct-rnn", "nac-key", "gru-ode", "stack"])
+def test_half_precision_knows_how_many_steps_there_were(name):
+    torch.manual_seed(0)
+    layer = layers.build(name, D, H, 6, in_features=F).bfloat16().eval()
+    x = torch.randn(1, 6, F, dtype=torch.bfloat16).repeat(1, 60, 1)  # 360 steps: bfloat16 counts to 256
+    y, given = layer(x), layer(x, torch.arange(360, dtype=torch.float64)[None] * layer.gap_s)
+    torch.testing.assert_close(y, given, atol=0.05, rtol=0.05)
+    torch.testing.assert_close(contract.steps(layer, x, None)[0, -6:], y[0, -6:], atol=0.05, rtol=0.05)
+
+
+@pytest.mark.parametrize("name", ["contiformer", "s4", "nac-key"])
+def test_gradients_of_gradients_are_right_or_refused(name):
+    layer, (x, t) = layer_of(name, T), sequence()
+    with pytest.raises(RuntimeError, match="gradients of gradients"):
+        torch.autograd.grad(layer(x, t).square().sum(), layer.parameters(), create_graph=True)

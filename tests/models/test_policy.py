@@ -187,3 +187,30 @@ def test_neurons_say_when_the_frames_of_the_window_were_taken() -> None:
     for t_s in (0.0, 0.08, 0.24, 0.32):
         policy.step(np.zeros((96, 96, 3), np.uint8), t_s)
     assert policy.neurons()["frame_t_s"] == pytest.approx([0.08, 0.24, 0.32])
+
+
+@pytest.mark.parametrize("kind", [float, np.float64, np.float32])
+@pytest.mark.parametrize("model", ["nac-steady", "nac-exact", "cfc"])
+def test_a_drive_by_the_time_of_day_is_that_from_nought(model, kind):
+    began = 2.0**30 if kind is not np.float32 else 0.0  # in single precision there is no time of day to the tenth
+    policy, frames = new_policy(model, options={"time_features": 0} if model != "cfc" else {}), frames_of(6)
+    drives = []
+    for start in (0.0, began):
+        policy.reset()
+        drives.append([policy.step(frame, kind(start + i / 16)).logits for i, frame in enumerate(frames)])
+        states = policy.neurons()
+        if states:
+            np.testing.assert_array_equal(np.diff(states["t"][0]) < 0, True)
+    np.testing.assert_allclose(*drives, atol=1e-6)
+
+
+def test_other_weights_go_on_at_the_time_of_day_that_it_is():
+    policy, frames = new_policy(), frames_of(6)
+    for frame in frames[:5]:
+        policy.act(frame)
+    twin = policy.copy()
+    twin.reset()
+    policy.replace_weights(policy.network.state_dict())
+    for frame in frames[:5]:
+        twin.act(frame)
+    np.testing.assert_allclose(policy.act(frames[5]).logits, twin.act(frames[5]).logits, atol=1e-6)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -92,6 +94,17 @@ def test_step_follows_a_replaced_part_and_a_change_of_dtype() -> None:
             x = x.to(layer.out_proj.weight.dtype)
             after, _ = layer.step(x, None, layer.init_state(2, 4))
             torch.testing.assert_close(after, layer(x.unsqueeze(1))[:, 0])
+
+
+@torch.no_grad()
+def test_a_saved_state_is_the_memory_alone(tmp_path: Path) -> None:
+    layer, x = NAC(64, 4).eval(), torch.randn(2, 64)
+    _, state = layer.step(x, None, layer.init_state(2, 4))
+    torch.save(state, tmp_path / "state.pt")
+    again = torch.load(tmp_path / "state.pt", weights_only=False)
+    assert (tmp_path / "state.pt").stat().st_size < 4 * state.memory.numel() + 8000 and again.weights is None
+    assert torch.equal(layer.step(x, None, again)[0], layer.step(x, None, state)[0])
+    assert copy.deepcopy(state).weights is None
 
 
 def test_the_state_of_another_layer_brings_none_of_its_weights() -> None:

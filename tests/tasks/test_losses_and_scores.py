@@ -206,6 +206,10 @@ def test_features_are_scaled_over_all_steps_and_a_constant_one_is_left_as_it_is(
     mean, std = scale_of(samples)
     assert mean == (4, 5) and std == pytest.approx((8**0.5, 1))
     assert mean_gap(samples) == 2
+    # Of one step each, or all at one moment, nothing is known.
+    one = Sample("one", {"t": torch.tensor([3.0])}, {})
+    still = Sample("still", {"t": torch.tensor([3.0, 3.0])}, {})
+    assert mean_gap([one]) == mean_gap([one, still]) == 1
 
 
 def test_an_answer_depends_on_its_window_and_on_what_the_convolutions_see() -> None:

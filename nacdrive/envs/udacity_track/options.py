@@ -24,8 +24,8 @@ class RoadOptions(Options):
     """udacity-track, random roads: bends, width, hills and banking, from 0 (as gentle as lake) to 1 (as tight, narrow
     and steep as mountain); 0.5 if not given."""
     scene_variety: Share | None = None
-    """udacity-track, random roads: how far surfaces, lines, edges, weather, seasons and time of day are from those of
-    lake, 0 to 1; 0.5 if not given."""
+    """udacity-track, random roads: how far surfaces, lines, edges, weather, season, hour are from lake's, 0 to 1; 0.5
+    if not given."""
     missing_marks: Share | None = None
     """udacity-track: share of the lap, 0 to 1, on which all painted lines and kerbs have gone."""
     patches: Annotated[int | None, Interval(ge=0, le=MOST_PATCHES)] = None

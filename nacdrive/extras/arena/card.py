@@ -24,9 +24,7 @@ Entries = Sequence[Mapping[str, Any]]
 
 
 class ArenaCard(Card, Audience):
-    """Shows an arena on the page that it is a card of, one lane for each contestant: an ``Audience``. ``set_camera`` is
-    called with what somebody made of everybody's camera.
-    """
+    """An ``Audience``: shows an arena on its page, a lane each; ``set_camera`` gets what is set for everybody."""
 
     name = "arena"
 

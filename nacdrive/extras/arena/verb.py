@@ -60,8 +60,7 @@ class ArenaConfig(
     positional = ("models",)
 
     models: tuple[str, ...] = ()
-    """Policies: files (also .onnx of 'nacdrive export'), or names of shipped ones. If nobody is named: nac_steady.pt
-    against the environment's expert."""
+    """Policies: files (.onnx too), or names of shipped ones. If nobody is named: nac_steady against the expert."""
     drivers: tuple[str, ...] = ()
     """Experts and drivers of your own: ppo, continuous, geometric, racing-line, predictive, ppo-rescued, an exported
     PPO policy, my_module:MyDriver."""

@@ -205,7 +205,7 @@ def best_fit(task: Task, fold: Fold, cell: Cell, on_step: OnStep) -> tuple[torch
     """A network, trained; of several learning rates with the one that is best on the validation part."""
     own = fit_config(task, cell)
     rates = cell.learning_rates if cell.chooses else (cell.learning_rate or own.learning_rate,)
-    fits = []
+    fits: list[tuple[torch.nn.Module, FitConfig, FitResult]] = []
     for rate in rates:
         seed_everything(cell.fit_seed)
         named = {**VARIANTS, **PRESETS}.get(cell.model)
@@ -213,8 +213,10 @@ def best_fit(task: Task, fold: Fold, cell: Cell, on_step: OnStep) -> tuple[torch
         network = task.network(cell.model, fold.train, **options)
         config = dataclasses.replace(own, learning_rate=rate)
         folder = cell.folder / f"rate-{rate:g}" if cell.chooses else cell.folder
-        fitted = fit(network, task, fold.train, fold.valid, config, folder, device=cell.device, on_step=on_step)
-        fits.append((network, config, fitted))
+        # One that diverges is none to choose; that all do is the result.
+        with suppress(*[UserError] * (bool(fits) or rate != rates[-1])):
+            fitted = fit(network, task, fold.train, fold.valid, config, folder, device=cell.device, on_step=on_step)
+            fits.append((network, config, fitted))
     criterion = task.criterion
 
     def badness(one: tuple[torch.nn.Module, FitConfig, FitResult]) -> float:

@@ -23,8 +23,7 @@ TITLES: dict[Kind, str] = {
     "hide-all": "time and time features hidden",
 }
 STREAMS: dict[Kind, int] = {kind: number for number, kind in enumerate(TITLES)}
-"""Random stream of each kind. Conditions that differ in their percentage alone share one, so that what is missing at
-10 % is missing at 20 % too."""
+"""Random stream of each kind, shared by its percentages: what is missing at 10 % is missing at 20 % too."""
 
 
 @dataclass(frozen=True)

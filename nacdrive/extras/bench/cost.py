@@ -12,7 +12,7 @@ from typing import Any
 from nacdrive.common.runs import plain
 from nacdrive.extras.bench.cell import REFERENCES, Cell, Result, fit_config
 from nacdrive.tasks import load_task
-from nacdrive.tasks.base import ProtocolName
+from nacdrive.tasks.base import ProtocolName, Size
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Cost:
 def costs(cells: Sequence[Cell], finished: Iterable[str], known: Iterable[Result]) -> list[Cost]:
     """Cost by task and model, in the order of ``cells``.
 
-    A training costs epochs x sequences of what an epoch of a sequence cost in the measured cell with the most of them
-    (short ones are mostly start), plus its test and drive. A cell that chooses among learning rates trains with each.
+    A training costs epochs x steps of what an epoch of a step cost in the measured cell with the most sequences (short
+    ones are mostly start), plus its test; drives count nothing. One that chooses among learning rates trains with each.
     """
     known, done = list(known), set(finished)
     result = []
@@ -60,8 +60,9 @@ def estimate(cell: Cell, rows: Sequence[Result]) -> float | None:
         return median(map(seconds, same))
     row = max(rows, key=lambda row: row["epochs"] * row["train_sequences"])
     epochs = fit_config(load_task(cell.task, cell.protocol), cell).epochs
-    sequences = cell.size.max_samples or whole_training(cell.task, cell.protocol, *cell.data_dirs.items())
-    return seconds(row, epochs * sequences / max(row["epochs"] * row["train_sequences"], 1))
+    sizes = cell.size, Size(**row["record"]["config"]["size"])
+    steps, measured = (steps_of(cell.task, cell.protocol, size, *cell.data_dirs.items()) for size in sizes)
+    return seconds(row, epochs * steps / max(row["epochs"] * measured, 1))
 
 
 def trainings(config: dict[str, Any]) -> int:
@@ -71,9 +72,9 @@ def trainings(config: dict[str, Any]) -> int:
 
 
 @cache
-def whole_training(task: str, protocol: ProtocolName, *data_dirs: tuple[str, Path]) -> int:
-    """Sequences that the first fold of all the data learns from."""
-    return len(load_task(task, protocol).folds(dict(data_dirs), 1, 0)[0].train)
+def steps_of(task: str, protocol: ProtocolName, size: Size, *data_dirs: tuple[str, Path]) -> int:
+    """Steps of all sequences that the first fold learns from."""
+    return sum(map(len, load_task(task, protocol).folds(dict(data_dirs), 1, 0, size)[0].train))
 
 
 def busy(row: Result) -> float:
@@ -96,11 +97,10 @@ def text(expected: Sequence[Cost], workers: int) -> str:
         lines.append(f"{cost.task:<24}{cost.model:<22}{cost.cells:>6}{cost.done:>6}{hours:>12}{memory:>8}")
     known = sum(cost.seconds or 0.0 for cost in expected) / 3600
     missing = sum(cost.cells - cost.done for cost in expected)
-    hours = f"{known:.1f} core-hours, {known / workers:.1f} hours with {workers} workers"
+    hours = f"{known:.1f} core-hours without drives, {known / workers:.1f} hours with {workers} workers"
     lines.append(f"{missing} cells to compute: {hours}")
     if unknown := sum(cost.cells - cost.done for cost in expected if cost.seconds is None):
         lines.append(
-            f"and {unknown} cells of layers that no result tells of: 'nacdrive bench table' (smoke) measures every "
-            "layer in minutes; give its folder with --costs."
+            f"and {unknown} cells of layers that no result tells of: name a smoke table's folder with --costs."
         )
     return "\n".join(lines)

@@ -134,11 +134,12 @@ def grid_of(config: TableConfig, groups: dict[str, list[str]], data_dirs: dict[s
             **{name: getattr(config, name) for name in ("protocol", "seed", "device", "learning_rates", "parameters")},
             "data_dirs": {name: data_dirs[name] for name in wanted if name in data_dirs},
         }
-        few = Size(max_samples=64, max_tests=64)
-        folds = load_task(trained, config.protocol).folds(common["data_dirs"], config.fold_count, config.seed, few)
+        folds = load_task(trained, config.protocol).folds(
+            common["data_dirs"], config.fold_count, config.seed, common["size"]
+        )
         if config.learning_rates and not folds[0].valid:
             raise UserError(f"{trained} has no validation part to choose --learning-rates by: leave them out.")
-        learnt[trained] = fingerprint(sample for fold in folds for sample in (*fold.train, *fold.valid))
+        learnt[f"{trained}, all of it"] = fingerprint(sample for fold in folds for sample in (*fold.train, *fold.valid))
         for fold in range(len(folds)):
             kinds = [(REFERENCES, 0)] if config.references else []
             kinds += [(model, repeat) for repeat in range(config.seeds) for model in models]

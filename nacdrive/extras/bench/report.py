@@ -158,7 +158,8 @@ def compare(section: Section, metric: Metric) -> Comparison | None:
     sign = 1 if metric.higher else -1
     means = {model: fmean(values.values()) for model, values in numbers.items()}
     seconds = {model: fmean(row["train_s"] for row in rows) for model, rows in costs.items()}
-    best = max(means, key=lambda model: sign * means[model])
+    # Of those with the most folds and seeds: a mean over easier ones alone says nothing.
+    best = max(means, key=lambda model: (len(numbers[model]), sign * means[model]))
 
     def difference(better: str, worse: str) -> dict[str, Any] | None:
         """Of two models over the folds and seeds that they have in common, None where there are none."""

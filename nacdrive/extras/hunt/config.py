@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.options import Count, MinutesOption, Result, Share, TracksIfGiven, Workers
+from nacdrive.common.options import Count, MinutesOption, Result, Share, TracksIfGiven, Workers, flag
 from nacdrive.common.paths import in_path
 from nacdrive.datasets.options import RecordingsOption
 from nacdrive.drivers.options import NOBODY, CameraOptions, Driving, check_expert
@@ -15,6 +15,8 @@ from nacdrive.extras.hunt.search import AREAS, Area
 from nacdrive.rollout.drive import Drive
 from nacdrive.rollout.train_config import DaggerOptions
 from nacdrive.training.config import EpochsOption
+
+OF_TRAIN = ("data", "control", "epochs", "dagger", "dagger_episodes", "judged")
 
 
 class HuntConfig(
@@ -45,8 +47,7 @@ class HuntConfig(
     judged: Count = 40
     """With --train: fresh episodes of that kind, and as many undisturbed, that are driven before and after."""
     control: bool = False
-    """With --train: also teach the policy on the same tracks with nothing turned, and compare: what as many more drives
-    are worth by themselves."""
+    """With --train: also teach it on the same tracks with nothing turned: what as many more drives are worth alone."""
 
     def __post_init__(self) -> None:
         if self.track is None and drivable(self.env).random_roads:
@@ -65,10 +66,9 @@ class HuntConfig(
         if self.train and set(self.areas) == {"cameras"}:
             problem = "--train does not teach failures of cameras, for the reference sees well"
             raise UserError(f"{problem}: name other --areas, too.")
-        if self.data and not self.train:
-            raise UserError("--data is what --train mixes with what failed: add --train, or leave it out.")
-        if self.control and not self.train:
-            raise UserError("--control is compared with what --train teaches: add --train, or leave it out.")
+        given = [flag(name) for name in OF_TRAIN if getattr(self, name) != getattr(HuntConfig, name)]
+        if given and not self.train:
+            raise UserError(f"{given[0]} is of what --train teaches: add --train, or leave it out.")
         if not self.areas:
             raise UserError(f"--areas is empty: name some of {', '.join(AREAS)}, or leave it out.")
 

@@ -56,7 +56,7 @@ def training_of(config: HuntConfig, here: HuntWorker, folder: Path) -> TrainConf
         resume=True,
     )  # fmt: skip
     if config.resume:
-        check_resumable(training.folder, training, FREE_TO_CHANGE, write=False)
+        check_resumable(training.folder, training, [x for x in FREE_TO_CHANGE if x != "epochs"], write=False)
     read_data(training)
     return training
 

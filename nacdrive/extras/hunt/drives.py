@@ -77,7 +77,8 @@ class HuntWorker:
             drive = replace(case.of(self.reference.drive), camera=CameraNoise())
             reference, *_ = episode_of(LoadedDrive(drive, driver=self.reference.driver), case)
             failed = failure(row, reference, self.laps, self.least_share)
-            unfair = failed is None and bool(faults(row, self.laps))
+            laps = self.laps if reference["progress"] > 0 or reference.get("laps") else 0.0
+            unfair = failed is None and bool(faults(row, laps))
         return {
             **{name: value for name, value in row.items() if name not in LEFT_OUT},
             **{name: getattr(case, name) for name in ("number", "area", "near")},

@@ -16,8 +16,7 @@ from nacdrive.rollout.results import Row
 
 NOT_FINISHED = "lap not finished"
 LAP = 0.95
-"""Share of the lap from which it counts as driven, where the environment counts no laps itself: Gymnasium's CarRacing
-asks for every single tile."""
+"""Share of the lap from which it counts as driven, where no laps are counted: CarRacing asks for every single tile."""
 DISTANCES = ("start_offset", "start_heading")
 """Knobs of which the sign does not count."""
 LEAST = 5
@@ -29,6 +28,7 @@ class Lookout:
 
     def __init__(self) -> None:
         self.left_s: float | None = None
+        self.stopped_s: float | None = None
         self.last_gain_s = self._furthest = 0.0
 
     def __call__(self, tick: Tick) -> None:
@@ -37,11 +37,13 @@ class Lookout:
             self._furthest, self.last_gain_s = progress, tick.t_s
         if self.left_s is None and any(e == "off road" or e.startswith(("hit", "interv")) for e in tick.events):
             self.left_s = tick.t_s
+        if self.stopped_s is None and tick.failure is not None:
+            self.stopped_s = tick.t_s
 
     def when_s(self, fault: str) -> float:
         """Seconds from the start to a fault."""
-        lost = fault == NOT_FINISHED or self.left_s is None
-        return round(self.last_gain_s if lost else self.left_s or 0.0, 2)
+        known = {"safety stop": self.stopped_s, NOT_FINISHED: None}.get(fault, self.left_s)
+        return round(self.last_gain_s if known is None else known, 2)
 
 
 def faults(row: Row, laps: float) -> list[str]:
@@ -68,7 +70,7 @@ def needs_reference(row: Row, laps: float, least_share: float, best_return: floa
 def failure(row: Row, reference: Row, laps: float, least_share: float) -> str | None:
     """What the policy failed at and the reference passed; None if the policy passed too, or both failed."""
     # An environment that says nothing of laps has none to finish.
-    laps = laps if reference["progress"] > 0 else 0.0
+    laps = laps if reference["progress"] > 0 or reference.get("laps") else 0.0
     if faults(reference, laps):
         return None
     own = faults(row, laps)

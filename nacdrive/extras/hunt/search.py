@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.options import flag
+from nacdrive.common.plugins import trusted
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.registry import EnvSpec
 from nacdrive.envs.seeds import HUNT
@@ -227,4 +228,5 @@ def command(case: Case, drive: Drive) -> str:
     words += ["--env", whole.env, "--expert", "none", "--seed", str(case.seed), "--episodes", "1"]
     for name, value in given.items():
         words += [flag(name), *map(str, value if isinstance(value, tuple) else (value,))]
+    words += [word for module in sorted(trusted()) for word in ("--trust", module)]
     return shlex.join(words)

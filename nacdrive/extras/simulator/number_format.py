@@ -25,9 +25,7 @@ class NumberFormat:
         return self.negative.format(text) if round(value, 4) < 0 else text
 
     def parse(self, text: str) -> float:
-        """``float.Parse(text)``: a group separator counts for nothing wherever it stands, so "0.25" is 25 in de-DE.
-        ``ValueError`` or ``TypeError`` where .NET throws.
-        """
+        """``float.Parse(text)``: group separators count for nothing ("0.25" is 25 in de-DE); raises where .NET does."""
         group, decimal = re.escape(self.group), re.escape(self.decimal)
         form = rf"\s*([+\-\u2212]?)((?:[0-9][0-9{group}]*)?)(?:{decimal}([0-9]*))?([eE][+-]?[0-9]+)?\s*"
         match = re.fullmatch(form, text)

@@ -138,6 +138,8 @@ class TeachCard(Card):
                 print(f"{self._result()}\nagain: {self.teaching.command()}", flush=True)
             if not self._ended and (left := len(self.teaching.pending)):
                 print(f"not learnt yet: {counted(left)}; the same command with --resume learns from them.", flush=True)
+            elif not self.teaching.rounds:
+                print("nothing was corrected, so nothing is learnt.", flush=True)
 
     def _command(self, value: Any) -> Callable[[], None] | None:
         wishes = {"begin": self.begin, "undo": self._undo, "keep": self._keep, "drop": self._drop, "now": self._now}
@@ -253,9 +255,7 @@ class TeachCard(Card):
             worker.join()
 
     def _answer(self, worker: Worker) -> Outcome | None:
-        """What a round came to; None where the drive ends before, or nothing was to be learnt. ``UserError`` if it
-        could not be learnt, ``EOFError`` if the process has died.
-        """
+        """What a round came to, or None; ``UserError`` if it could not be learnt, ``EOFError`` if the process died."""
         while not self._closed:
             if worker.pipe.poll(POLL_S):
                 answer = worker.pipe.recv()

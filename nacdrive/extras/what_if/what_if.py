@@ -43,8 +43,7 @@ JPEG_LEVELS = 6.0
 
 
 NOT_THE_SAME = (
-    "driven once more, this drive does not come to the same picture (it was driven with other options, by another "
-    "version, or with noise of the wheel): no ghost."
+    "driven once more (options, version, noise of the wheel), it does not come to the same picture: no ghost."
 )
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.runs import plain
+from nacdrive.extras.bench import cost
 from nacdrive.extras.bench.cell import run_cell
 from nacdrive.extras.bench.config import PlanConfig, ReportConfig, RobustnessConfig, RunConfig, TableConfig
 from nacdrive.extras.bench.cost import costs, text
@@ -69,6 +70,13 @@ def test_layers_are_compared_in_pairs_with_the_best() -> None:
     assert by["mha"].behind["value"] == pytest.approx(9) and by["mha"].verdict == "worse than the best"
     assert by["s4"].cheapest and by["mha"].cheapest and not by["rnn"].cheapest
     assert comparison.circuits == {}
+
+
+def test_the_best_is_one_of_those_that_were_trained_most_often() -> None:
+    lucky = [row("mha", 95, repeat=0), *(row("s4", score, repeat=k) for k, score in enumerate((96, 60, 61)))]
+    (section,) = sections(lucky)
+    comparison = compare(section, ACCURACY)
+    assert comparison is not None and [line.model for line in comparison.lines if line.best] == ["s4"]
 
 
 @pytest.mark.parametrize("other", [{"train_sequences": 50}, {"test_sequences": {"emnist": 7}}])
@@ -179,13 +187,14 @@ def config(tmp_path: Path) -> TableConfig:
     )  # fmt: skip
 
 
-def test_a_plan_scales_what_was_measured(config: TableConfig) -> None:
+def test_a_plan_scales_what_was_measured(config: TableConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost, "steps_of", lambda task, protocol, size, *data: 30 * (size.max_samples or 8000))
     cells = [
-        dataclasses.replace(cell, size=dataclasses.replace(cell.size, epochs=16, max_samples=14_000))
+        dataclasses.replace(cell, size=dataclasses.replace(cell.size, epochs=16, max_samples=16_000))
         for cell in plan(config).cells
     ]
     lstm, gru = costs(cells, [], [row("lstm", 70.0, train_s=10.0)])
-    # Twice the epochs on twice the sequences; a second beside the training.
+    # Twice the epochs on twice the steps; a second beside the training.
     assert lstm.seconds == pytest.approx(41) and lstm.peak_mib == 300 and (lstm.cells, lstm.done) == (1, 0)
     assert gru.seconds is None
     # Waiting for a core is no cost; on a GPU the processor's time is none of it.
@@ -195,14 +204,16 @@ def test_a_plan_scales_what_was_measured(config: TableConfig) -> None:
     assert costs(cells, [], [waited])[0].seconds == pytest.approx(82)
     # A budget without limits is that of the task: 150 epochs of all that there is.
     whole = [dataclasses.replace(cells[0], size=Size(), protocol="paper")]
-    sequences = len(load_task("emnist", "paper").folds(cells[0].data_dirs, 1, 0)[0].train)
-    assert costs(whole, [], [row("lstm", 70.0)])[0].seconds == pytest.approx(10 * 150 * sequences / (8 * 7000) + 1)
+    assert costs(whole, [], [row("lstm", 70.0)])[0].seconds == pytest.approx(10 * 150 / 8 + 1)
     # Rows of the protocol itself tell more than those of another, and only they can be of the same budget.
     other = row("lstm", 70.0, train_s=99.0)
     other["record"] = {"config": other["record"]["config"] | {"protocol": "paper", "size": plain(Size())}}
     assert costs(whole, [], [row("lstm", 70.0), other])[0].seconds == pytest.approx(100)
     said = text([lstm, gru], 2)
-    assert "2 cells to compute: 0.0 core-hours" in said and "and 1 cells of layers that no result tells of" in said
+    assert (
+        "2 cells to compute: 0.0 core-hours without drives" in said
+        and "and 1 cells of layers that no result tells of" in said
+    )
     assert costs(cells, [cells[0].key], [])[0].seconds == 0
 
 

@@ -17,6 +17,7 @@ import torch
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.paths import shipped
+from nacdrive.extras.bench import cell as cell_module
 from nacdrive.extras.bench import paper
 from nacdrive.extras.bench.cell import failed_with, run_cell, set_width
 from nacdrive.extras.bench.config import TableConfig
@@ -222,6 +223,22 @@ def test_the_first_cell_of_a_layer_chooses_the_learning_rate_of_its_others(confi
     assert "learning rate chosen among 1e-06, 0.001" in section.title
 
 
+def test_a_rate_that_diverges_is_none_to_choose_and_fails_where_it_is_alone(config, monkeypatch):
+    def diverging(network, task, train, valid, fit_config, *arguments, **options):
+        if fit_config.learning_rate > 0.1:
+            raise UserError("the loss is no longer a finite number at ...")
+        return fit(network, task, train, valid, fit_config, *arguments, **options)
+
+    fit = cell_module.fit
+    monkeypatch.setattr(cell_module, "fit", diverging)
+    config = dataclasses.replace(config, models=("gru",), workers=1, most=100, epochs=1)
+    for rates, status in (((1.0, 1e-3), "done"), ((1e-3, 1.0), "done"), ((0.9, 1.0), "failed")):
+        some = dataclasses.replace(config, learning_rates=rates, overwrite=True)
+        cell = next(cell for cell in plan(some).cells if cell.chooses)
+        result = run_cell(cell)
+        assert result["status"] == status and (status == "failed" or result["fit"]["learning_rate"] == 1e-3)
+
+
 def test_a_layer_gets_the_width_that_has_so_many_parameters(config):
     config = dataclasses.replace(config, models=("gru", "mha-lag"), parameters=60_000, folds=1)
     results = [run_cell(cell) for cell in plan(config).cells]
@@ -425,7 +442,7 @@ def test_a_table_is_not_resumed_on_recordings_that_have_changed(tmp_path):
     manifest["episodes"][0]["file"] = other.name
     (recording / "recording.json").write_text(json.dumps(manifest))
     with pytest.raises(
-        UserError, match=r"out was begun with other data of carracing: .* another --out, or --overwrite"
+        UserError, match=r"out was begun with other data of carracing, all of it: .* another --out, or --overwrite"
     ):
         plan(again)
 

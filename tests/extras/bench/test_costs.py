@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from nacdrive.common.paths import shipped
 from nacdrive.common.runs import plain
+from nacdrive.extras.bench import cost
 from nacdrive.extras.bench.cell import Cell
-from nacdrive.extras.bench.cost import Cost, busy, estimate, text
+from nacdrive.extras.bench.cost import Cost, busy, estimate, steps_of, text
 from nacdrive.tasks.base import Size
 from tests.helpers.bench_results import done
 
@@ -22,7 +24,7 @@ def test_costs_are_added_up_in_core_hours_and_hours_with_workers() -> None:
     assert lines[1].split() == ["emnist", "gru", "5", "2", "1.50", "512"]
     assert lines[2].split() == ["par", "own:Layer", "3", "0", "unknown", "-"]
     assert len(set(map(len, lines[:3]))) == 1, "columns stand below each other"
-    assert lines[3] == "6 cells to compute: 1.5 core-hours, 0.5 hours with 3 workers"
+    assert lines[3] == "6 cells to compute: 1.5 core-hours without drives, 0.5 hours with 3 workers"
     assert lines[4].startswith("and 3 cells of layers that no result tells of")
     assert len(text(costs[:1], 1).splitlines()) == 3
 
@@ -37,6 +39,19 @@ def test_the_share_in_which_a_cell_had_a_core() -> None:
     assert of({}, cpu_s=4.0, train_s=11.0) == 1 and of({}, cpu_s=4.0, train_s=10.0) == 0.4
 
 
+@pytest.fixture
+def hundred(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred sequences of ten steps, where no fewer are asked for."""
+    monkeypatch.setattr(cost, "steps_of", lambda task, protocol, size, *data: 10 * (size.max_samples or 100))
+
+
+def test_steps_are_counted_where_a_size_is_frames() -> None:
+    data = ("carracing", shipped("recordings") / "carracing-sample")
+    whole, few = (steps_of("carracing", "sequence", size, data) for size in (Size(), Size(max_samples=40)))
+    assert whole > 100 and 0 < few <= 40
+
+
+@pytest.mark.usefixtures("hundred")
 def test_a_cell_of_a_size_that_was_measured_costs_what_the_middle_one_of_them_took() -> None:
     cell = Cell("emnist", ("emnist",), "gru", 0, 1, "sequence", Size(8), 0, "cpu", {}, Path())
     rows = [done("gru", 1.0, k, train_s) for k, train_s in enumerate((10.0, 20.0, 90.0))]
@@ -47,6 +62,7 @@ def test_a_cell_of_a_size_that_was_measured_costs_what_the_middle_one_of_them_to
     assert estimate(half, [*rows, *short]) == pytest.approx(10 / 4 + 1)
 
 
+@pytest.mark.usefixtures("hundred")
 def test_a_cell_that_chooses_among_learning_rates_costs_a_training_with_each() -> None:
     cell = Cell("emnist", ("emnist",), "gru", 0, 1, "sequence", Size(8), 0, "cpu", {}, Path())
     chooses = dataclasses.replace(cell, learning_rates=(1e-4, 1e-3, 1e-2))

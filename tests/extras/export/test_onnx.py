@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from nacdrive.cli.main import dispatch
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UnfitFrameError, UserError
 from nacdrive.common.paths import shipped
 from nacdrive.drivers.exported import ExportedPolicy, load_any_policy
 from nacdrive.models import Policy, PolicyConfig, load_policy, save_policy
@@ -97,6 +97,18 @@ def test_a_policy_with_pedal_crop_resize_and_masked_rows_decides_alike(tmp_path:
 
 def test_between_two_drives_there_is_no_decision_to_explain(exported: Path) -> None:
     check_between_two_drives(ExportedPolicy(exported))
+
+
+def test_a_frame_of_another_size_and_the_time_of_day_are_each_a_sentence(exported: Path) -> None:
+    policy = ExportedPolicy(exported)
+    with pytest.raises(
+        UnfitFrameError, match=r"frames of uint8 \(96, 96, 3\), this one is uint8 \(80, 80, 3\): give a"
+    ):
+        policy.step(np.zeros((80, 80, 3), np.uint8), 0.0)
+    with pytest.raises(
+        ValueError, match=r"the time goes from -inf to 1\.7e\+09 s: .* count seconds from its beginning"
+    ):
+        policy.step(np.zeros((96, 96, 3), np.uint8), 1.7e9)
 
 
 def test_a_closed_loop_is_the_same_and_needs_no_torch(exported: Path, tmp_path: Path) -> None:

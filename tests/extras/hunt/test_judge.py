@@ -54,6 +54,7 @@ def road(**more: Any) -> dict[str, Any]:
         (road() | {"laps": 0.5}, road(), "lap not finished"),
         (row(progress=0.0, finished_lap=False, episode_return=1.0),
          row(progress=0.0, finished_lap=False), "return below 90% of the reference's"),
+        (row(progress=0.0, finished_lap=False, laps=0), row(progress=0.0, laps=1), "lap not finished"),
     ],
 )  # fmt: skip
 def test_a_failure_is_what_the_reference_passes(own: dict[str, Any], reference: dict[str, Any], what: str) -> None:
@@ -75,6 +76,8 @@ def test_when_it_went_wrong() -> None:
     for step, (progress, events) in enumerate([(0.1, ()), (0.2, ("started",)), (0.2, ("off road",)), (0.2, ())]):
         lookout(make_tick(step=step, t_s=float(step), events=events, next_info={"progress": progress}))
     assert lookout.when_s("left the road") == 2.0 and lookout.when_s("lap not finished") == 1.0
+    lookout(make_tick(step=4, t_s=4.0, events=(), failure="nan", next_info={"progress": 0.2}))
+    assert lookout.when_s("safety stop") == 4.0 and lookout.when_s("left the road") == 2.0
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,9 @@ def test_the_verb_judges_a_log_without_driving(log: Path, tmp_path: Path, capsys
     (tmp_path / "out" / "evaluation.json").write_text(json.dumps({**claimed, "data": None, "laps": 1.0}))
     with pytest.raises(UserError, match="holds drives of another kind: give another --out"):
         evaluate_verb(replace(config, resume=True))
+    (tmp_path / "out" / "evaluation.json").write_text(json.dumps({**claimed, "data": "of another checksum"}))
+    with pytest.raises(UserError, match="holds drives of another data: give another --out"):
+        evaluate_verb(replace(config, resume=True))
     assert (tmp_path / "out" / "metrics.json").read_bytes() == kept
 
 
