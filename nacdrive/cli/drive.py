@@ -83,7 +83,7 @@ class DriveConfig(
     record: Path | None = None
     """Keep the drive in this recording: what the policy did, labelled by the expert that rides along."""
     corrections: Path | None = None
-    """Recording of what a person drives after taking over; if not given, recordings/corrections-MODEL, or --teach's."""
+    """Recording of what a person drives after taking over (recordings/corrections-SOURCE-MODEL, or --teach's)."""
     port: Port | None = None
     """udacity: port that the simulator connects to (4567); elsewhere another word for --page-port."""
     pace: Annotated[float | None, Interval(ge=0, le=10)] = None

@@ -152,9 +152,7 @@ class Registry(Generic[T]):
         return next((name for name, known in self._builtin.items() if known == reference), reference)
 
     def load(self, name: str) -> T:
-        """The part of that name, imported now if it has not been; ``UserError`` for no such name, one that several
-        packages claim, or one that cannot be imported.
-        """
+        """The part of that name; ``UserError`` for no such name, one of two packages, or what cannot be imported."""
         entries = list(installed_entries(self.group).select(name=name))
         owners = ["nacdrive"] if name in self._builtin else []
         owners += ["a call of register()"] if name in self._registered else []
@@ -175,9 +173,7 @@ class Registry(Generic[T]):
         raise unknown_name(self.kind, name, self.names())
 
     def register(self, name: str, part: str | T) -> None:
-        """Adds a name for this process: a part, or ``module:attribute`` to import it from when it is asked for;
-        ``UserError`` if it is taken by another part.
-        """
+        """A name for this process: a part, or ``module:attribute`` where it is; ``UserError`` if another has it."""
         if name in self._builtin:
             raise UserError(f"the {self.kind} name '{name}' belongs to nacdrive: choose another one.")
         before = self._registered.get(name)

@@ -98,9 +98,7 @@ def auc(low: NDArray[Any], high: NDArray[Any]) -> float:
 
 
 def proportion(successes: int, trials: int, quantile: float = NORMAL) -> list[float]:
-    """95 % interval of a share (Wilson, 1927), which does not collapse where all or none succeeded; another one by
-    another ``quantile`` of the normal distribution.
-    """
+    """95 % interval of a share (Wilson, 1927), sound where all or none succeeded; another by another ``quantile``."""
     share, denominator = successes / trials, 2 * (trials + quantile**2)
     centre = (2 * trials * share + quantile**2) / denominator
     half = quantile / denominator * math.sqrt(4 * trials * share * (1 - share) + quantile**2)

@@ -55,9 +55,7 @@ class Events:
 
 
 def load_mnist(folder: Path) -> Mnist:
-    """Read the four idx files of ``folder``, packed or not; ``UserError`` if a file is missing (all are named), is no
-    whole gzip file, or has another checksum than MNIST.
-    """
+    """The four idx files of ``folder``, packed or not; ``UserError`` if some are missing, damaged, or not MNIST's."""
     files = {part: part_file(folder, part) for part in MD5}
     if missing := [f"{part}-idx{idx_rank(part)}-ubyte" for part, path in files.items() if path is None]:
         what = f"{folder} lacks {', '.join(missing)} (.gz or unpacked)"

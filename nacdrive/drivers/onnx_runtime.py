@@ -29,7 +29,7 @@ ABOUT, CHECKSUM, DIGEST = "nacdrive", "nacdrive_sha256", 64
 """Keys of the metadata: what the policy is, as JSON; and the checksum of all that stands before it in the file."""
 
 LATEST_S = 2.0**18
-"""Behind it single precision, in which times are computed, tells no decisions apart."""
+"""Behind it single precision, in which times are computed, is off by more than 0.01 s."""
 
 
 class PolicyError(ValueError):

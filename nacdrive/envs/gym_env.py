@@ -102,7 +102,7 @@ class GymEnv(DrivingEnv):
             reward, self.frame = reward + float(gained), self.frame + 1
             truncated = bool(truncated) or (self.max_frames is not None and self.frame >= self.max_frames)
             seen.append(info)
-        self._last, events = info, tuple(event for one in seen for event in one.get("events") or ())
+        self._last, events = info, tuple(event for one in seen for event in events_of(one))
         off = [float(one["wheels_off"]) for one in seen if isinstance(one.get("wheels_off"), (int, float))]
         self._wheels_off += off
         whole = {"events": events, **({"wheels_off": float(np.mean(off))} if off else {})}
@@ -161,7 +161,7 @@ class GymEnv(DrivingEnv):
         if frame.shape != self.observation_space.shape:
             raise UserError(f"{self.name} shows pictures of {self.observation_space.shape}, and one of {frame.shape}.")
         self._shown = frame
-        about = {"t_s": self.frame * self._frame_s, **info, "events": tuple(info.get("events") or ())}
+        about = {"t_s": self.frame * self._frame_s, **info, "events": events_of(info)}
         if len(cameras) > 1:
             about["cameras"] = cameras
         return frame, about
@@ -230,6 +230,11 @@ def make_gym(gym_id: str, name: str, *, repeat: int | None = None, max_frames: i
             about += f". One of a package is named with its module, gym:MODULE:{gym_id}, as in {PACKAGED}"
         raise UserError(f"Gymnasium cannot make '{gym_id}': {about}.") from error
     return adapt(env, name, repeat=repeat, max_frames=max_frames)
+
+
+def events_of(info: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a foreign environment says has happened, where it is a list of texts."""
+    return tuple(map(str, info["events"])) if isinstance(info.get("events"), (list, tuple)) else ()
 
 
 def _image_keys(space: spaces.Space[Any]) -> tuple[str, ...]:

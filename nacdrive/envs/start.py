@@ -23,7 +23,7 @@ class Start(Options):
     """How an episode begins."""
 
     start_offset: Annotated[float | None, Interval(ge=-30, le=30)] = None
-    """carracing, udacity-track: metres to the right of the road's middle at which an episode begins; 0 if not given."""
+    """carracing, udacity-track: metres right of the road's middle, off it too, where an episode begins (default 0)."""
     start_heading: Annotated[float | None, Interval(ge=-180, le=180)] = None
     """carracing, udacity-track: degrees to the right of the road in which the car points at first; 0 if not given."""
     start_speed: Annotated[float | None, Interval(ge=0, le=100)] = None

@@ -4,7 +4,7 @@ they compute, most of all where a simulator's drawing has emptied the caches.
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ class DrivingStep:
     """The weights of a ``DrivingNetwork`` as a step uses them; its ``features`` and ``head`` are the naive twins."""
 
     def __init__(self, network: DrivingNetwork, convs: list[nn.Conv2d], made_from: Snapshot) -> None:
-        self.made_from, self.preprocess = made_from, network.preprocess
+        self.made_from, self.hooks, self.preprocess = made_from, hooks_of(network), network.preprocess
         self.masked = slice(*network.config.masked_rows or (0, 0))
         self.kernels: list[tuple[NDArray[np.float32], NDArray[np.float32], int, int]] = []
         for conv in convs:
@@ -42,22 +42,24 @@ class DrivingStep:
     @staticmethod
     def of(network: DrivingNetwork, before: DrivingStep | None) -> DrivingStep | None:
         """``before`` while the network is as it was; None of one that is large, elsewhere, or of unusual parts."""
-        if before is not None and before.made_from.is_current(network):
+        busy = network.training or network.dropout.training or torch.is_autocast_enabled("cpu")
+        if before is not None and not busy and not any(before.hooks) and before.made_from.is_current(network):
             return before
-        convs = [part for part in network.vision if type(part) is nn.Conv2d and not any(part.padding)]
-        kinds = [nn.Linear, nn.ReLU, nn.Linear] + [nn.Linear] * (network.projection is not None)
-        usual = [type(part) for part in (*network.head, network.projection) if part is not None] == kinds
-        usual = usual and [type(part) for part in network.vision] == [nn.Conv2d, nn.ReLU] * len(convs)
-        usual = usual and {(x.dtype, x.device.type) for x in network.parameters()} == {(torch.float32, "cpu")}
-        usual = usual and not any(part._forward_hooks or part._forward_pre_hooks for part in network.modules())
-        if not usual or network.training or type(network) is not DrivingNetwork or torch.is_autocast_enabled("cpu"):
-            return None
+        convs = [part for part in network.vision if type(part) is nn.Conv2d and is_usual(part)]
         (height, width), work = network.config.input_size, 0
         for conv in convs:
             height, width = ((n - conv.kernel_size[0]) // conv.stride[0] + 1 for n in (height, width))
             work += height * width * conv.weight.numel()
-        return DrivingStep(network, convs, made_from) if work <= MOST and (made_from := Snapshot.of(network)) else None
+        dense = [part for part in (network.projection, *list(network.head)[::2]) if part is not None]
+        usual = 0 < work <= MOST and not busy and type(network) is DrivingNetwork and type(network.head[1]) is nn.ReLU
+        usual = usual and [type(part) for part in network.vision] == [nn.Conv2d, nn.ReLU] * len(convs)
+        usual = usual and all(type(part) is nn.Linear and part.bias is not None for part in dense)
+        usual = usual and {(x.dtype, x.device.type) for x in network.parameters()} == {(torch.float32, "cpu")}
+        if not usual or any(hooks_of(network)) or (made_from := Snapshot.of(network)) is None:
+            return None
+        return DrivingStep(network, convs, made_from)
 
+    @np.errstate(invalid="ignore", over="ignore")
     def features(self, frame: NDArray[np.uint8]) -> Tensor:
         """[height, width, 3] -> [1, features]."""
         if self.preprocess is not None and frame.shape[:2] != self.preprocess.size:
@@ -76,7 +78,19 @@ class DrivingStep:
             y = y @ weight + bias
         return torch.from_numpy(y)
 
+    @np.errstate(invalid="ignore", over="ignore")
     def outputs(self, y: Tensor) -> NDArray[np.float32]:
         """What the sequence layer gives, [1, d_model], -> [outputs]."""
         (hidden, hidden_bias), (weight, bias) = self.hidden, self.last
         return cast("NDArray[np.float32]", (np.maximum(y.numpy() @ hidden + hidden_bias, 0) @ weight + bias)[0])
+
+
+def hooks_of(network: nn.Module) -> list[dict[int, Any]]:
+    """Tables of hooks, empty where nobody looks on."""
+    return [table for part in network.modules() for table in (part._forward_hooks, part._forward_pre_hooks)]
+
+
+def is_usual(conv: nn.Conv2d) -> bool:
+    """Of square kernels side by side, all channels at once, nothing around the picture."""
+    square = len({*conv.kernel_size}) == len({*conv.stride}) == 1
+    return square and conv.bias is not None and (conv.padding, conv.dilation, conv.groups) == ((0, 0), (1, 1), 1)

@@ -31,7 +31,6 @@ class Policy(FramePolicy):
     """Frames of the window that are forgotten: how many decisions ago each was taken."""
     shift_s = 0.0
     """By how many seconds the frames before the present one are older than they were."""
-    _by_numpy: DrivingStep | None = None
 
     def __init__(self, network: DrivingNetwork, name: str = "policy", meta: dict[str, Any] | None = None) -> None:
         self.network = network.eval()
@@ -60,6 +59,7 @@ class Policy(FramePolicy):
     def reset(self, env: Any = None) -> None:
         super().reset()
         self.state = self.network.sequence.init_state(1)
+        self._by_numpy: DrivingStep | None = None
         self._recent: deque[tuple[NDArray[np.uint8], float, Tensor]] = deque(maxlen=self.config.window + 1)
 
     @torch.inference_mode()
@@ -77,7 +77,7 @@ class Policy(FramePolicy):
         by_numpy = self._by_numpy = DrivingStep.of(self.network, self._by_numpy)
         one = torch.from_numpy(frame).to(self.device).unsqueeze(0)
         features = self.network.features(one) if by_numpy is None else by_numpy.features(frame)
-        # In doubles, or a drive of an hour, or one by the time of day, has no lags left.
+        # In doubles, or lags by the time of day are nothing or two minutes.
         t = torch.tensor([t_s], dtype=torch.float64, device=self.device)
         y, self.state = self.network.sequence.step(features, t, self.state)
         self._scores = self.network.head(y)[0].float().cpu().numpy() if by_numpy is None else by_numpy.outputs(y)

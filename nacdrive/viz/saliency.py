@@ -59,7 +59,7 @@ class GradCam:
         features = network.features(newest)
         if recent.past is not None:
             features = torch.cat([recent.past, features])
-        times = torch.from_numpy(recent.times).float().to(newest.device).unsqueeze(0)
+        times = torch.from_numpy(recent.times).to(newest.device).unsqueeze(0)
         return network.class_scores(network.head(network.sequence.last(features.unsqueeze(0), times, None)))
 
 

@@ -152,7 +152,7 @@ def test_what_happens_in_any_frame_of_a_decision_is_told_with_it() -> None:
     class Eventful(Foreign):
         def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
             *rest, info = super().step(action)
-            events = {2: ("off road",), 3: None, 4: ("back",)}
+            events: dict[int, Any] = {1: 7, 2: ("off road",), 3: None, 4: ["back"]}
             return *rest, info | {"events": events.get(len(self.given), ())}  # type: ignore[return-value]
 
     env = GymEnv(Eventful(RGB, WHEEL), repeat=4)

@@ -106,11 +106,49 @@ def test_torch_takes_what_numpy_is_not_made_for() -> None:
     double.network.double()
     training.network.train()
     odd.network.vision[0] = nn.Conv2d(3, 10, 5, 2, padding=1)
-    for policy in (elu, large, double, training, odd):
+    none = Policy.new(replace(CONFIG, channels=(), kernels=(), strides=(), resize=(12, 12)))
+    for policy in (elu, large, double, training, odd, none):
         assert DrivingStep.of(policy.network, None) is None
+    for options in ({"dilation": 2}, {"bias": False}, {"groups": 10}):
+        odd = Policy.new(CONFIG)
+        odd.network.vision[2] = nn.Conv2d(10, 20, 5, 2, **options)
+        assert DrivingStep.of(odd.network, None) is None
+    odd = Policy.new(CONFIG)
+    odd.network.head[2] = nn.Linear(CONFIG.dense, 5, bias=False)
+    assert DrivingStep.of(odd.network, None) is None
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert DrivingStep.of(Policy.new(CONFIG).network, None) is None
     assert MOST < 32 * 75 * 92 * 92
+
+
+def test_who_looks_on_or_changes_the_mode_later_is_not_passed_over() -> None:
+    policy, calls = Policy.new(CONFIG), []
+    for k, frame in enumerate(frames(CONFIG, 2)):
+        policy.step(frame, 0.08 * k)
+    assert policy._by_numpy is not None
+    hook = policy.last_conv.register_forward_hook(lambda *_: calls.append(1))
+    policy.step(frames(CONFIG)[2], 0.16)
+    hook.remove()
+    policy.step(frames(CONFIG)[3], 0.24)
+    assert calls == [1] and policy._by_numpy is not None
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        policy.step(frames(CONFIG)[3], 0.32)
+    assert policy._by_numpy is None
+    policy.network.dropout.train()
+    policy.step(frames(CONFIG)[3], 0.4)
+    assert policy._by_numpy is None, "dropout while it drives is somebody's wish"
+
+
+def test_what_torch_does_not_count_as_a_change_counts_from_the_next_episode_on() -> None:
+    policy = Policy.new(CONFIG)
+    frame = frames(CONFIG)[0]
+    policy.step(frame, 0.0)
+    policy.network.vision[0].weight.data.mul_(1.5)
+    policy.reset()
+    policy.step(frame, 0.0)
+    twin = Policy(policy.network)
+    twin.step(frame, 0.0)
+    np.testing.assert_array_equal(policy._scores, twin._scores)
 
 
 def test_the_frame_is_left_as_it_is() -> None:

@@ -166,6 +166,7 @@ def train_and_test(cell: Cell, on_step: OnStep) -> Result:
     shape = {
         "fold_name": fold.name,
         "train_sequences": len(fold.train),
+        "train_steps": sum(map(len, fold.train)),
         "test_sequences": {name: len(samples) for name, samples in tested.items()},
     }
     if cell.model == REFERENCES:
@@ -213,10 +214,13 @@ def best_fit(task: Task, fold: Fold, cell: Cell, on_step: OnStep) -> tuple[torch
         network = task.network(cell.model, fold.train, **options)
         config = dataclasses.replace(own, learning_rate=rate)
         folder = cell.folder / f"rate-{rate:g}" if cell.chooses else cell.folder
-        # One that diverges is none to choose; that all do is the result.
-        with suppress(*[UserError] * (bool(fits) or rate != rates[-1])):
+        try:
             fitted = fit(network, task, fold.train, fold.valid, config, folder, device=cell.device, on_step=on_step)
             fits.append((network, config, fitted))
+        except UserError as error:
+            # One that diverges is none to choose; that all do is the result.
+            if failed_with(error)[0] != "not finite" or not (fits or rate != rates[-1]):
+                raise
     criterion = task.criterion
 
     def badness(one: tuple[torch.nn.Module, FitConfig, FitResult]) -> float:

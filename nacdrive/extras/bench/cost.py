@@ -31,7 +31,7 @@ def costs(cells: Sequence[Cell], finished: Iterable[str], known: Iterable[Result
     """Cost by task and model, in the order of ``cells``.
 
     A training costs epochs x steps of what an epoch of a step cost in the measured cell with the most sequences (short
-    ones are mostly start), plus its test; drives count nothing. One that chooses among learning rates trains with each.
+    ones are mostly start), plus its test, and drives if that had any. Who chooses among learning rates trains by each.
     """
     known, done = list(known), set(finished)
     result = []
@@ -60,8 +60,9 @@ def estimate(cell: Cell, rows: Sequence[Result]) -> float | None:
         return median(map(seconds, same))
     row = max(rows, key=lambda row: row["epochs"] * row["train_sequences"])
     epochs = fit_config(load_task(cell.task, cell.protocol), cell).epochs
-    sizes = cell.size, Size(**row["record"]["config"]["size"])
-    steps, measured = (steps_of(cell.task, cell.protocol, size, *cell.data_dirs.items()) for size in sizes)
+    whose = cell.task, cell.protocol, *cell.data_dirs.items()
+    steps = steps_of(cell.size, *whose)
+    measured = row.get("train_steps") or steps_of(Size(**row["record"]["config"]["size"] or {}), *whose)
     return seconds(row, epochs * steps / max(row["epochs"] * measured, 1))
 
 
@@ -72,7 +73,7 @@ def trainings(config: dict[str, Any]) -> int:
 
 
 @cache
-def steps_of(task: str, protocol: ProtocolName, size: Size, *data_dirs: tuple[str, Path]) -> int:
+def steps_of(size: Size, task: str, protocol: ProtocolName, *data_dirs: tuple[str, Path]) -> int:
     """Steps of all sequences that the first fold learns from."""
     return sum(map(len, load_task(task, protocol).folds(dict(data_dirs), 1, 0, size)[0].train))
 
@@ -97,7 +98,7 @@ def text(expected: Sequence[Cost], workers: int) -> str:
         lines.append(f"{cost.task:<24}{cost.model:<22}{cost.cells:>6}{cost.done:>6}{hours:>12}{memory:>8}")
     known = sum(cost.seconds or 0.0 for cost in expected) / 3600
     missing = sum(cost.cells - cost.done for cost in expected)
-    hours = f"{known:.1f} core-hours without drives, {known / workers:.1f} hours with {workers} workers"
+    hours = f"{known:.1f} core-hours, {known / workers:.1f} hours with {workers} workers"
     lines.append(f"{missing} cells to compute: {hours}")
     if unknown := sum(cost.cells - cost.done for cost in expected if cost.seconds is None):
         lines.append(

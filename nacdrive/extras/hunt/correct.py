@@ -40,9 +40,7 @@ FIRST_JUDGED = POLICY_TEST.start + 500_000
 
 
 def training_of(config: HuntConfig, here: HuntWorker, folder: Path) -> TrainConfig:
-    """How the policy is to learn, in the hunt's ``folder``; ``UserError`` if it cannot, not from this reference, not
-    with these recordings, or otherwise than it began.
-    """
+    """How the policy is to learn, in the hunt's ``folder``; ``UserError`` if it cannot so, or began otherwise."""
     driver, reference = here.loaded.driver, here.reference.driver
     policy = driver.policy if isinstance(driver, PolicyDriver) else None
     if not isinstance(policy, Policy):

@@ -95,9 +95,7 @@ class UdacityClient:
         return self._link is not None
 
     def frame(self) -> None:
-        """One ``Update()`` of the simulator's main loop, for every rendered frame: each command that has come in is
-        carried out and answered with the state as it is then.
-        """
+        """One ``Update()`` of its main loop, a rendered frame: each command is carried out, answered by the state."""
         self._something.clear()
         if time.monotonic() >= self._ping_due:
             self._ping_due = math.inf

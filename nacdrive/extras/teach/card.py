@@ -328,9 +328,7 @@ def shift(shares: tuple[float, float]) -> str:
 
 
 def teach_card(config: Any, loaded: LoadedDrive) -> TeachCard | None:
-    """The card of a drive whose ``config`` has ``TeachOptions``; None where there is nobody to teach, or no old laps,
-    and nobody has asked for it with ``--teach``.
-    """
+    """The card of a drive whose ``config`` has ``TeachOptions``; None without ``--teach`` if nobody can be taught."""
     driver, spec = loaded.driver, loaded.spec
     policy = driver.policy if isinstance(driver, PolicyDriver) else None
     if not (isinstance(driver, PolicyDriver) and isinstance(policy, Policy)):

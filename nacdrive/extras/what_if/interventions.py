@@ -221,7 +221,7 @@ def scores(policy: IntervenedPolicy, features: Tensor, times: Sequence[float]) -
     One pass over the window instead of a step of the memory.
     """
     T = features.shape[1]
-    t = torch.tensor([times], device=features.device).expand(len(features), -1).clone()
+    t = torch.tensor([times], dtype=torch.float64, device=features.device).expand(len(features), -1).clone()
     t[:, :-1] -= policy.shift_s
     padding = torch.zeros((len(features), T), dtype=torch.bool, device=features.device)
     padding[:, [T - 1 - back for back in policy.hidden if back < T]] = True

@@ -43,9 +43,7 @@ class Decided:
 
 
 class MomentMemory:
-    """Keeps what a policy that remembers ``window`` frames decided last, up to ``most_bytes`` of frames, those of the
-    Ticks and no copies; the oldest go first.
-    """
+    """The last decisions of a policy of ``window`` frames, up to ``most_bytes`` of the Ticks' frames; the oldest go."""
 
     def __init__(self, window: int, most_bytes: int) -> None:
         self.window, self.most_bytes = window, most_bytes

@@ -108,9 +108,7 @@ class ReplayedPast(DriverWrapper):
 
 
 class WhatIf:
-    """Answers questions about moments of drives of one policy; ``simulation`` is how to drive on, None where the world
-    cannot be made again (a simulator on the wire).
-    """
+    """Answers questions about moments of a policy's drives; without ``simulation`` the world cannot be made again."""
 
     def __init__(self, policy: Policy, simulation: Simulation | None = None) -> None:
         self.policy, self.simulation = policy, simulation

@@ -102,9 +102,7 @@ class Memory(nn.Module):
         )
 
     def filled_state(self, features: Tensor, t: Tensor, seen: Tensor) -> MemoryState:
-        """The state after the decisions ``features`` [B, window - 1, features] at ``t``, the last ``seen`` [B] of
-        which belong to the present episode.
-        """
+        """State after ``features`` [B, window - 1, features] at ``t``, the last ``seen`` [B] the episode's."""
         inputs, times, _ = self.init_state(len(features))
         inputs[:, 1:], times[:, 1:] = self.into(features), t
         return MemoryState(inputs, times, seen)

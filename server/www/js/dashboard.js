@@ -133,7 +133,7 @@ export class Dashboard {
 
   // Everything of one moment {row, parts, withNeurons, why, withSaliency}: its numbers, its frame, the last neurons, why and
   // saliency up to it (moments too), and the frames that were attended to.
-  // frameAt(episode, t_s): the encoded frame of that time, or a promise of it, or nothing.
+  // frameAt(row, t_s): the encoded frame of that time, or a promise of it, or nothing.
   async show(moment, frameAt) {
     const ticket = ++this.asked;
     this.latest = [moment, frameAt];

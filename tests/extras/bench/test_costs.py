@@ -24,7 +24,7 @@ def test_costs_are_added_up_in_core_hours_and_hours_with_workers() -> None:
     assert lines[1].split() == ["emnist", "gru", "5", "2", "1.50", "512"]
     assert lines[2].split() == ["par", "own:Layer", "3", "0", "unknown", "-"]
     assert len(set(map(len, lines[:3]))) == 1, "columns stand below each other"
-    assert lines[3] == "6 cells to compute: 1.5 core-hours without drives, 0.5 hours with 3 workers"
+    assert lines[3] == "6 cells to compute: 1.5 core-hours, 0.5 hours with 3 workers"
     assert lines[4].startswith("and 3 cells of layers that no result tells of")
     assert len(text(costs[:1], 1).splitlines()) == 3
 
@@ -42,12 +42,12 @@ def test_the_share_in_which_a_cell_had_a_core() -> None:
 @pytest.fixture
 def hundred(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred sequences of ten steps, where no fewer are asked for."""
-    monkeypatch.setattr(cost, "steps_of", lambda task, protocol, size, *data: 10 * (size.max_samples or 100))
+    monkeypatch.setattr(cost, "steps_of", lambda size, *data: 10 * (size.max_samples or 100))
 
 
 def test_steps_are_counted_where_a_size_is_frames() -> None:
     data = ("carracing", shipped("recordings") / "carracing-sample")
-    whole, few = (steps_of("carracing", "sequence", size, data) for size in (Size(), Size(max_samples=40)))
+    whole, few = (steps_of(size, "carracing", "sequence", data) for size in (Size(), Size(max_samples=40)))
     assert whole > 100 and 0 < few <= 40
 
 
