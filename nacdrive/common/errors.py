@@ -69,7 +69,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
     names = sorted(known)
     near = get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean '{near[0]}'? " if near else ""
-    return UserError(f"unknown {kind} '{name}': {hint}known are {', '.join(names)}.")
+    return UserError(f"unknown {kind} '{name}': {hint}known are {', '.join(names) or 'none'}.")
 
 
 def check_known(kind: str, name: str, known: Collection[str]) -> None:

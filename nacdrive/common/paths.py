@@ -12,6 +12,7 @@ from nacdrive.common.errors import UserError, instead_of, unknown_name
 
 PACKAGE = Path(__file__).resolve().parents[1]
 IN_CHECKOUT = {"agents": "agents", "recordings": "recordings", "www": "server/www"}
+SUFFIXES = ".pt", ".onnx", ".safetensors"
 
 
 def shipped(kind: Literal["agents", "recordings", "www"]) -> Path:
@@ -45,14 +46,16 @@ def find_model(name: Path | str, task: str | None = None) -> Path:
     for candidate in (short, f"{short}.pt", f"{short.replace('-', '_')}.pt"):
         if candidate in known:
             return known[candidate]
-    raise unknown_name(f"model for {task}", short, known)
+    if given.is_dir():
+        raise UserError(f"{given} is a folder: give the file of a policy in it.")
+    raise unknown_name(f"{'file or ' * bool(given.suffix)}model for {task}", short, known)
 
 
 def is_model(name: str) -> bool:
     """Whether ``name`` is that of a model file, there or shipped, rather than of a recording."""
     with suppress(UserError):
         name = str(find_model(name))
-    return Path(name).suffix in (".pt", ".onnx", ".safetensors")
+    return Path(name).suffix in SUFFIXES
 
 
 def in_path(name: str) -> str:

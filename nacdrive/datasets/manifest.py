@@ -165,8 +165,9 @@ def _read_manifest(folder: Path) -> tuple[dict[str, Any], list[EpisodeInfo]]:
     if not folder.is_dir():
         raise UserError(f"{folder} is a file: give the folder of a recording (the one that holds {MANIFEST}).")
     if not path.exists():
-        what = "holds no recording" if any(folder.iterdir()) else "is empty"
-        raise UserError(f"{folder} {what} (no {MANIFEST} in it): make one with 'nacdrive record --out {folder}'.")
+        is_full = any(folder.iterdir())
+        advice = "give a folder that has one" if is_full else f"make one with 'nacdrive record --out {folder}'"
+        raise UserError(f"{folder} {'holds no recording' if is_full else 'is empty'} (no {MANIFEST} in it): {advice}.")
     manifest = read_json(path)
     if not isinstance(manifest, dict) or manifest.get("kind") != KIND:
         raise UserError(f"{path} is no recording of nacdrive: it was written by another program.")

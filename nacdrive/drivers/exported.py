@@ -91,6 +91,5 @@ def load_any_policy(path: Path | str, *, device: str = "cpu", expect_task: str |
         raise UserError(f"{path} runs on the CPU: leave --device out.")
     policy = ExportedPolicy(path)
     if expect_task is not None and policy.task != expect_task:
-        what = f"{path} was trained for '{policy.task}', not for '{expect_task}'"
-        raise UserError(f"{what}: give another --env or --model.")
+        raise UserError(f"{path} was trained for '{policy.task}', not for '{expect_task}': give another --model.")
     return policy

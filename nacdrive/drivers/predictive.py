@@ -67,9 +67,7 @@ class Weights(NamedTuple):
 
 
 class Cars(NamedTuple):
-    """The same car after each of N sequences: centre of mass, velocities, heading, yaw rate, all float64 [N], and how
-    long its wheels were on grass, in seconds times their share.
-    """
+    """One car after each of N sequences, float64 [N]: where it is, how it moves, and seconds of its wheels on grass."""
 
     x: NDArray[np.float64]
     y: NDArray[np.float64]

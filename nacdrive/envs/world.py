@@ -56,7 +56,7 @@ class EpisodeOptions(RuleOption):
     """What is driven."""
 
     max_frames: Annotated[int | None, Interval(ge=1, le=10**7)] = None
-    """Simulated frames (50 a second) after which an episode ends; the environment's own limit if not given."""
+    """Frames of the environment after which an episode ends; if not given, its own limit, or the default."""
 
 
 class RendererOption(Options):

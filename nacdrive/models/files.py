@@ -51,8 +51,7 @@ def load_policy(
         plugins.check_trusted(path, config.task, config.model, config.options)
         meta = json_object(content, "meta")
         if expect_task is not None and config.task != expect_task:
-            what = f"{path} was trained for '{config.task}', not for '{expect_task}'"
-            raise UserError(f"{what}: give another --env or --model.")
+            raise UserError(f"{path} was trained for '{config.task}', not for '{expect_task}': give another --model.")
         network = DrivingNetwork(config)
         network.load_state_dict(content["tensors"])
     return Policy(network.to(check_device(device)), path.stem, meta)

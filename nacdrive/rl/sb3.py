@@ -90,7 +90,7 @@ def read_sb3(path: Path) -> Sb3Zip:
     try:
         with zipfile.ZipFile(path) as archive:
             if not {"data", "policy.pth"} <= set(archive.namelist()):
-                raise UserError(f"{path} is a zip, but no model of stable-baselines3.")
+                raise UserError(f"{path} is a zip, but no model of stable-baselines3: give one of its save().")
             if max(archive.getinfo(name).file_size for name in ("data", "policy.pth")) > LARGEST_BYTES:
                 raise UserError(f"{path} is no model of stable-baselines3 that drives: it unpacks to over 1 GiB.")
             data = parse_object(archive.read("data"))

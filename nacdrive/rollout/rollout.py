@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.episode import SEEN
 from nacdrive.drivers.base import Driver, DriverLike, Saliency, as_driver
@@ -117,6 +118,9 @@ def rollout(
             began = time.perf_counter()
             action = who.act(frame, seen)
             decision_ms = (time.perf_counter() - began) * 1e3
+            for whose, one in ((who, action), (beside or who, advice)):
+                if isinstance(one, Action) and not math.isfinite(one.steering + one.throttle + one.brake):
+                    raise UserError(f"{whose.name} decided a number that is not finite in step {step} of seed {seed}.")
             state = who.state()
             # Between frames nothing new is shown, and what is read there would hide what is.
             is_read = probes is not None and state.failure is None and not info.get("between_frames")

@@ -129,9 +129,7 @@ def slice_sample(sample: Sample, start: int, stop: int) -> Sample:
 
 
 def mix(old: Sequence[Sample], lessons: Sequence[Sample], frames: int, *seed: int) -> list[Sample]:
-    """About ``frames`` steps in stretches at random: half of ``lessons``, but each step about twice at most, the others
-    of ``old``; all there are if ``frames`` is 0.
-    """
+    """About ``frames`` steps (0: all) in random stretches: half ``lessons``, each twice at most, the rest ``old``."""
     if not frames:
         return [*old, *lessons]
     shown = min(frames // 2, DRAWN * sum(map(len, lessons)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -225,6 +226,14 @@ def test_a_reward_that_is_no_number_ends_the_drive_in_a_sentence(monkeypatch: py
     monkeypatch.setattr(Bend, "_step", lambda self, action: (*step(self, action)[:1], np.nan, *step(self, action)[2:]))
     with pytest.raises(UserError, match="the environment's reward in step 0 of seed 3 is nan: mend it there"):
         ticks_of(env, Scripted(gas), 3)
+
+
+@pytest.mark.parametrize("is_expert", [False, True])
+def test_what_is_no_number_reaches_neither_the_car_nor_a_recording(is_expert: bool) -> None:
+    bad = Scripted(lambda k: Action(math.nan if k == 2 else 0.0, 0.1, 0.0))
+    driver, expert = (Scripted(gas), bad) if is_expert else (bad, None)
+    with pytest.raises(UserError, match="decided a number that is not finite in step 2 of seed 3"):
+        ticks_of(Bend(), driver, 3, expert=expert)
 
 
 def test_leaving_the_loop_early_ends_the_episode() -> None:

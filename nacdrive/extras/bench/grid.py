@@ -94,7 +94,7 @@ def find_data_dirs(tasks: Iterable[str], data: Path, made_up: Path | None) -> di
             absent.append(f"{data / names[0]} ({task})")
     if absent:
         what = f"there are no data in {', '.join(absent)}"
-        raise UserError(f"{what}: put them there, name their folder with --data, or drop the task.")
+        raise UserError(f"{what}: see 'nacdrive data fetch', name their folder with --data, or drop the task.")
     return folders
 
 

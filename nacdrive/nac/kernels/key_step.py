@@ -50,9 +50,7 @@ class KeyStep:
 
     @np.errstate(invalid="ignore", over="ignore")
     def step(self, x: Tensor, clock: Tensor, memory: Tensor, keys: int) -> tuple[Tensor, Tensor]:
-        """Outputs ``[B, d_model]`` for ``x [B, in_features]`` and the memory one step on; of its moments, taken at
-        ``clock [B, W]`` seconds, the last ``keys`` are there.
-        """
+        """Outputs ``[B, d_model]`` and the memory one step on, whose last ``keys`` of ``clock [B, W]`` count."""
         heads, depth, width, batch = self.heads, self.depth, self.width, len(x)
         z, times, before = (part.detach().numpy() for part in (x, clock, memory))
         z = z - z.sum(-1, keepdims=True) / z.shape[1]  # twice as fast as mean()
