@@ -59,8 +59,7 @@ class ExportConfig(RecordingOption, Target):
     """Write a recording as a LeRobot or Minari data set, a tub of donkeycar's, or in the Udacity simulator's layout."""
 
     to: Format = "udacity"
-    """lerobot (v3.0, frames as images), minari (HDF5), donkeycar (a tub, version 2), all three without loss; udacity:
-    for recordings of the simulator."""
+    """lerobot (v3.0, images), minari (HDF5), donkeycar (a tub, version 2), all without loss; udacity: the simulator's."""
 
 
 class CardConfig(RecordingOption, LicenseOption, Overwrite):

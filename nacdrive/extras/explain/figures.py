@@ -39,9 +39,10 @@ def saliency_figure(ticks: Sequence[Tick], title: str) -> Figure:
             axis.set(xticks=[], yticks=[])
         if tick.saliency is not None:
             bottom.imshow(tick.saliency, cmap="inferno", alpha=np.clip(tick.saliency * 1.2, 0, 0.85), vmin=0, vmax=1)
+        is_blank = tick.saliency is not None and not tick.saliency.any()
+        bottom.set_xlabel("nothing speaks for it" if is_blank else "", fontsize=7)
         top.set_title(f"{tick.t_s:.2f} s\n{decision(tick)}", fontsize=8)
-    scale = ScalarMappable(Normalize(0, 1), "inferno")
-    bar = figure.colorbar(scale, ax=axes[1, :], shrink=0.8, pad=0.01, ticks=[0, 1])
+    bar = figure.colorbar(ScalarMappable(Normalize(0, 1), "inferno"), ax=axes[1, :], shrink=0.8, pad=0.01, ticks=[0, 1])
     bar.ax.set_yticklabels(["least", "most"], fontsize=8)
     figure.suptitle(title, fontsize=11)
     return figure

@@ -176,3 +176,10 @@ def test_the_report_of_sides_says_how_well_the_most_telling_omega_separates_them
     assert lines[1] == f"   3  omega     0.950    1.200    1.451  {auc:5.2f}"
     assert f"head (3) {words}" in lines[-1] and lines[-1].endswith(f"AUC {auc:.2f}, medians 0.950 and 1.451.")
     assert len(sides_report([Separation(1, "phi", 0, 0, 0, 0.5)]).split("\n")) == 2
+
+
+def test_a_picture_in_which_nothing_speaks_for_the_decision_says_so() -> None:
+    blank = np.zeros(make_tick(0).frame.shape[:2], np.float32)
+    ticks = [replace(make_tick(k), saliency=one) for k, one in enumerate((blank, blank + 1, None))]
+    labels = [axis.get_xlabel() for axis in saliency_figure(ticks, "x").axes]
+    assert labels.count("nothing speaks for it") == 1 and labels[3] == "nothing speaks for it"
