@@ -59,7 +59,7 @@ class ExportConfig(RecordingOption, Target):
     """Write a recording as a LeRobot or Minari data set, a tub of donkeycar's, or in the Udacity simulator's layout."""
 
     to: Format = "udacity"
-    """lerobot (v3.0, images), minari (HDF5), donkeycar (tub, version 2), all without loss; udacity: of the simulator."""
+    """lerobot (v3.0, images), minari (HDF5), donkeycar (tub, version 2), all lossless; udacity: of the simulator."""
 
 
 class CardConfig(RecordingOption, LicenseOption, Overwrite):
