@@ -66,7 +66,7 @@ def split_samples(samples: Sequence[Sample], valid_share: float, seed: int) -> t
     wanted = max(1, round(valid_share * len(samples))) if valid_share > 0 else 0
     if wanted >= len(samples):
         what = f"{len(samples)} episodes cannot be split with --valid-share {valid_share:g}"
-        raise UserError(f"{what}: give a smaller one, or more of them.")
+        raise UserError(f"{what}: record more of them, or give a smaller share.")
     held = set(torch.randperm(len(samples), generator=seeded(seed, 0)).tolist()[:wanted])
     train = [sample for i, sample in enumerate(samples) if i not in held]
     return train, [sample for i, sample in enumerate(samples) if i in held]

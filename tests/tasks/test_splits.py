@@ -123,7 +123,7 @@ def test_the_share_for_validation_is_rounded_and_at_least_one(share, held):
 def test_at_least_one_episode_is_left_to_learn_from():
     samples = [numbered(f"drive {i}", 2) for i in range(3)]
     assert len(split_samples(samples, 0.6, 0)[0]) == 1
-    with pytest.raises(UserError, match=r"3 episodes cannot be split with --valid-share 0\.9: give a smaller one"):
+    with pytest.raises(UserError, match=r"3 episodes cannot be split with --valid-share 0\.9: record more of them"):
         split_samples(samples, 0.9, 0)
     assert split_samples(samples[:1], 0.0, 0)[0] == samples[:1]
 
