@@ -12,7 +12,7 @@ from nacdrive.common.errors import UserError, instead_of, unknown_name
 
 PACKAGE = Path(__file__).resolve().parents[1]
 IN_CHECKOUT = {"agents": "agents", "recordings": "recordings", "www": "server/www"}
-SUFFIXES = ".pt", ".onnx", ".safetensors"
+MODEL_SUFFIXES = ".pt", ".onnx", ".safetensors"
 
 
 def shipped(kind: Literal["agents", "recordings", "www"]) -> Path:
@@ -55,7 +55,7 @@ def is_model(name: str) -> bool:
     """Whether ``name`` is that of a model file, there or shipped, rather than of a recording."""
     with suppress(UserError):
         name = str(find_model(name))
-    return Path(name).suffix in SUFFIXES
+    return Path(name).suffix in MODEL_SUFFIXES
 
 
 def in_path(name: str) -> str:

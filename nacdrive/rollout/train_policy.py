@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import result_folder
-from nacdrive.common.paths import SUFFIXES, find_model
+from nacdrive.common.paths import MODEL_SUFFIXES, find_model
 from nacdrive.common.runs import RUN, check_resumable, run_record, seed_everything
 from nacdrive.datasets.episode import Episode
 from nacdrive.drivers import load_expert
@@ -57,7 +57,7 @@ def train_policy(
     in the place of tracks, ``dagger_episodes`` in each round, from the first again where they end (see
     ``DaggerRound``); ``load`` reads recordings in the place of the task, such as one that remembers them.
     """
-    if Path(config.model).suffix in SUFFIXES:
+    if Path(config.model).suffix in MODEL_SUFFIXES:
         raise UserError(f"--model names a layer: to learn on from {config.model}, give --first {config.model}.")
     check_name(config.model)
     task, device = learning_task(config), check_device(config.device)

@@ -4,6 +4,7 @@ import { font, rem, yardstick } from "./canvas.js";
 import { $, button, fixed, known, percent, put } from "./dom.js";
 import { SECTORS, lapSeconds, passedSectors } from "./lap_times.js";
 import { MapView } from "./map_view.js";
+import { began, same } from "./moment_history.js";
 import { colours } from "./theme.js";
 
 const SPEED_STEPS = 16;
@@ -101,9 +102,8 @@ export class TrackMap extends MapView {
   rows() {
     const { ring, row } = this;
     let end = ring.length;
-    const begun = (i) => ring.at(i, "clock_s") - ring.at(i, "t_s");
-    const own = row.clock_s - row.t_s;
-    while (end > 0 && (ring.at(end - 1, "episode") !== row.episode || Math.abs(begun(end - 1) - own) > 1e-3)) end--;
+    const isOwn = (i) => ring.at(i, "episode") === row.episode && same(began({ clock_s: ring.at(i, "clock_s"), t_s: ring.at(i, "t_s") }), began(row));
+    while (end > 0 && !isOwn(end - 1)) end--;
     let first = end;
     while (first > 0 && ring.at(first - 1, "episode") === row.episode && (first === end || ring.at(first - 1, "t_s") < ring.at(first, "t_s"))) first--;
     return { first, end };
