@@ -177,6 +177,11 @@ def with_margin() -> RacingLine:
     return RacingLine(WITH_MARGIN)
 
 
+def close_to_limit() -> RacingLine:
+    """For ``--expert nacdrive.drivers.racing_line:close_to_limit``: 93 % of the grip, as room for a pupil."""
+    return RacingLine(RacingLineParameters(grip=200.0, braking=159.0))
+
+
 class AsSeen(RacingLine):
     """``with_margin``, less what no camera shows, for ``--expert nacdrive.drivers.racing_line:AsSeen --bad-starts``: a
     car that drives the road the wrong way is led on that way, and where no road has been in sight lately (at the start

@@ -131,8 +131,7 @@ def _windowed(q: Tensor, k: Tensor, mask: AttentionMask, window: int, how: Choic
     count = window if in_order else q.shape[2]
     near = packed.mask.part(0, count, window)
     chosen = packed.unpack(_causal(q[:, :, :count], packed.k[:, :, :window], near, how, in_order))
-    head = torch.where(early[:, :count].unsqueeze(-1), chosen, band[:, :, :count])
-    return torch.cat([head, band[:, :, count:]], 2)
+    return torch.cat([torch.where(early[:, :count].unsqueeze(-1), chosen, band[:, :, :count]), band[:, :, count:]], 2)
 
 
 def _causal(q: Tensor, k: Tensor, mask: AttentionMask, how: Choice, in_order: bool) -> Tensor:
@@ -237,8 +236,7 @@ def by_partition(q: Tensor, k: Tensor, mask: AttentionMask, topk: int, size: int
 
     if k.device.type == "cpu" and not tracing() and q.shape[2] * count >= WORTH_A_LOOP * total:
         return inside_by_block(q, tiles, in_rows(q, mask, total, blocks), mask, topk, keys)
-    per_query = count * size * depth
-    return in_rows(q, mask, per_query, lambda p, r: inside_by_query(p, tiles, blocks(p, r), r, topk, keys))
+    return in_rows(q, mask, count * size * depth, lambda p, r: inside_by_query(p, tiles, blocks(p, r), r, topk, keys))
 
 
 def best_blocks(q: Tensor, centroids: Tensor, empty: Tensor, mask: AttentionMask, size: int, count: int) -> Tensor:

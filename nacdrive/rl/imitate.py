@@ -141,8 +141,7 @@ class Drives:
 
     def stacks(self, which: NDArray[np.int64]) -> torch.Tensor:
         """uint8 [*which.shape, *view.shape], as ``FrameStack`` stacks them."""
-        index = np.maximum(which[..., None] - self._back, self.starts[which][..., None])
-        return torch.from_numpy(self.frames[index])
+        return torch.from_numpy(self.frames[np.maximum(which[..., None] - self._back, self.starts[which][..., None])])
 
     def sequences(
         self, rng: np.random.Generator, count: int, length: int, window: int

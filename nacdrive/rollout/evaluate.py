@@ -315,8 +315,7 @@ def list_drives(drive: Drive, folder: Path) -> None:
     expert = loaded.expert.name if loaded.expert is not None else "none"
     source, fps = loaded.spec.source, loaded.fps
     rule = {"rule": drive.rule} if drive.rule not in (None, LAP_RULES[0]) else {}
-    manifest = new_manifest(source=source, fps=fps, expert=expert, recipe=rule, drive=drive.to_json())
-    write_manifest(folder, manifest, [])
+    write_manifest(folder, new_manifest(source=source, fps=fps, expert=expert, recipe=rule, drive=drive.to_json()), [])
     RecordingWriter(folder, source=source, fps=fps, expert=expert, recipe=rule, resume=True)
 
 
