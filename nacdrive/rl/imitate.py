@@ -301,8 +301,7 @@ class Imitation:
         with low:
             features = self.net.features(seen.observations.flatten(0, 1))
         # The memory computes in full precision, as in a drive.
-        joint = self.net.memory.at(features.float().view(*seen.t.shape, -1), seen.t, seen.trained)
-        return self.net.head(joint), labels
+        return self.net.head(self.net.memory.at(features.float().view(*seen.t.shape, -1), seen.t, seen.trained)), labels
 
     def run(self) -> Path:
         """What is left of the training; returns the path of the best agent by validation return."""

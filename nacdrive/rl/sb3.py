@@ -149,8 +149,7 @@ def _own(model: Sb3Zip) -> tuple[PolicyNet, dict[str, Any]]:
     before = f"{model.path} is no agent that this version of nacdrive trained ("
     with quoted(before, ").", KeyError, TypeError, ValueError, RuntimeError, say=first_line):
         about["repeat"] = int(about["repeat"])
-        memory = MemorySpec(**about["memory"]) if about.get("memory") else None
-        net = PolicyNet(len(tensors["head.bias"]), memory)
+        net = PolicyNet(len(tensors["head.bias"]), MemorySpec(**about["memory"]) if about.get("memory") else None)
         net.load_state_dict(tensors)
     return net.eval(), about
 

@@ -21,7 +21,7 @@ from nacdrive.datasets.episode import SEEN
 from nacdrive.drivers.base import Driver, DriverLike, Saliency, as_driver
 from nacdrive.drivers.human import RestartEpisode
 from nacdrive.drivers.tick import Tick
-from nacdrive.envs.base import DrivingEnv, Frame
+from nacdrive.envs.base import DrivingEnv, Frame, Info
 
 
 class RealTimeClock:
@@ -127,9 +127,16 @@ def rollout(
             inside = probes.read(frame, step) if probes is not None and is_read else {}
 
             next_frame, reward, terminated, truncated, next_info = env.step(action)
-            if not math.isfinite(total := total + float(reward)):
-                raise UserError(f"the environment's reward in step {step} of seed {seed} is {reward}: mend it there.")
-            done = bool(terminated or truncated or state.finished)
+            total, done = total + float(reward), bool(terminated or truncated or state.finished)
+            t_s, next_t_s = float(info["t_s"]), float(next_info["t_s"])
+            numbers = {"reward": total, **{name: next_info.get(name) for name in Info.__annotations__}}
+            wrong = [name for name, x in numbers.items() if isinstance(x, float | np.floating) and not np.isfinite(x)]
+            if wrong or not (next_t_s > t_s or (done and next_t_s == t_s)):
+                name, was = (wrong[0], "") if wrong else ("t_s", f" after {t_s}: it has to grow")
+                value = {**numbers, "t_s": next_t_s}[name]
+                raise UserError(
+                    f"the environment's {name} in step {step} of seed {seed} is {value}{was}: mend it there."
+                )
             events = ["started"] * (step == 0) + [*state.events, *next_info.get("events", ())]
             if done:
                 # One phrase for how the episode ended is the last of them.
@@ -137,7 +144,6 @@ def rollout(
                 if state.failure is not None and ended != "lap finished":
                     ended = "stopped safely"
                 events = [event for event in events if event != ended] + [ended]
-            t_s, next_t_s = float(info["t_s"]), float(next_info["t_s"])
             yield Tick(
                 episode=episode,
                 seed=seed,

@@ -133,8 +133,7 @@ class Recall(SyntheticRegression):
     name = "synthetic-recall"
 
     def draw(self, random: Random, part: str) -> Drawn:
-        blanks = int(random.integers(MOST_BLANKS + 1))
-        t = times(random, SYMBOLS + blanks + 1)
+        t = times(random, SYMBOLS + int(random.integers(MOST_BLANKS + 1)) + 1)
         order, value, asked = random.permutation(SYMBOLS), random.uniform(-1, 1, SYMBOLS), random.integers(SYMBOLS)
         x = np.zeros((len(t), SYMBOLS + 2), np.float32)  # symbol, number, whether this is the question
         x[np.arange(SYMBOLS), order] = 1.0

@@ -101,8 +101,7 @@ class FrameOverlay:
         draw.text((middle, y), "steering", DIM, font(14), anchor="ma")
         bar = y + 22
         draw.rectangle((PANEL_X, bar, PANEL_X + PANEL_W, bar + 14), TRACK)
-        steering = float(np.clip(np.nan_to_num(tick.action.steering), -1, 1))
-        end = middle + round(steering * half)
+        end = middle + round(float(np.clip(np.nan_to_num(tick.action.steering), -1, 1)) * half)
         draw.rectangle((min(middle, end), bar, max(middle, end), bar + 14), ACCENT)
         draw.line((middle, bar - 3, middle, bar + 17), TEXT)
 

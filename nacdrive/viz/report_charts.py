@@ -177,8 +177,7 @@ def drive_map(episode: Episode, at_s: float, label: str) -> str:
 
     def place(i: int) -> str:
         x = MAP_WIDTH / 2 + (x_m[i] - (left + right) / 2) * scale
-        y = MAP_HEIGHT / 2 - (y_m[i] - (low + high) / 2) * scale
-        return f"{x:.1f} {y:.1f}"
+        return f"{x:.1f} {MAP_HEIGHT / 2 - (y_m[i] - (low + high) / 2) * scale:.1f}"
 
     other = differs(episode)
     parts = "".join(f"M{place(a)}L{place(b)}" for a, b in pairwise(kept) if bool(other[a : max(b, a + 1)].any()))
@@ -203,5 +202,4 @@ def differs(episode: Episode) -> NDArray[np.bool_]:
     """[N] whether the expert that rode along would have done something else."""
     if episode.expert_steering is not None:
         return np.asarray(np.abs(episode.expert_steering - episode.steering) >= APART)
-    known = (episode.expert_choice >= 0) & (episode.choice >= 0)
-    return np.asarray(known & (episode.expert_choice != episode.choice))
+    return np.asarray((episode.expert_choice >= 0) & (episode.choice >= 0) & (episode.expert_choice != episode.choice))

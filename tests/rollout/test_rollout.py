@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -225,6 +226,24 @@ def test_a_reward_that_is_no_number_ends_the_drive_in_a_sentence(monkeypatch: py
     env, step = Bend(), Bend._step
     monkeypatch.setattr(Bend, "_step", lambda self, action: (*step(self, action)[:1], np.nan, *step(self, action)[2:]))
     with pytest.raises(UserError, match="the environment's reward in step 0 of seed 3 is nan: mend it there"):
+        ticks_of(env, Scripted(gas), 3)
+
+
+@pytest.mark.parametrize(
+    ("info", "sentence"),
+    [
+        ({"t_s": 0.0}, "t_s in step 0 of seed 3 is 0.0 after 0.0: it has to grow: mend it there"),
+        ({"t_s": -1.0}, "t_s in step 0 of seed 3 is -1.0 after 0.0: it has to grow"),
+        ({"speed_mps": math.inf}, "speed_mps in step 0 of seed 3 is inf: mend it there"),
+        ({"progress": np.float32(np.nan)}, "progress in step 0 of seed 3 is nan: mend it there"),
+    ],
+)
+def test_what_an_environment_cannot_mean_ends_the_drive_in_a_sentence(
+    info: dict[str, float], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env, step = Bend(), Bend._step
+    monkeypatch.setattr(Bend, "_step", lambda self, action: (*(given := step(self, action))[:4], {**given[4], **info}))
+    with pytest.raises(UserError, match=re.escape(f"the environment's {sentence}")):
         ticks_of(env, Scripted(gas), 3)
 
 
