@@ -103,7 +103,7 @@ def dispatch(arguments: list[str]) -> int:
     flags = {"-q", "--quiet", "--json"} & set(arguments)
     set_quiet(quiet=bool(flags - {"--json"}))
     arguments = take_trust([word for word in arguments if word not in flags])
-    if arguments[:1] == ["help"]:
+    while arguments[:1] == ["help"]:
         arguments = [*arguments[1:], "--help"]
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage(), end="")
