@@ -48,7 +48,7 @@ class FitConfig(EpochsOption, BatchOption, PrecisionOption, SeedOption):
     patience: int = 8
     """Epochs without a lower validation loss after which the training stops; 0 = never."""
     valid_share: Share = 0.1
-    """Share of the episodes kept for validation; at least one where there are two."""
+    """Share of the episodes kept for validation; 0 keeps none, else at least one where there are two."""
     average: Share = 0.99
     """Decay per step of the running mean of the weights that is validated and kept; 0 = the weights themselves."""
     clip: Positive = 1.0
