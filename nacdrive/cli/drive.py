@@ -118,8 +118,7 @@ class DriveConfig(
 
 def run(config: DriveConfig) -> int:
     """Drive, show, film, and say what came of it."""
-    results = drive(config)
-    return 0 if config.spec.realtime else int(any(result.failure for result in results))
+    return 0 if config.spec.realtime else int(any(result.failure for result in drive(config)))
 
 
 def drive(config: DriveConfig) -> list[EpisodeResult]:
@@ -472,8 +471,7 @@ def realtime_recorders(
     if config.video is not None:
         listeners.append(stack.enter_context(video(config.video, loaded.driver.name, FILM_FPS)))
     for number, recorder in enumerate(recorders(config, stack, loaded, REALTIME_FPS, teacher, pace_s)):
-        paced = config.allow_control and number == 0
-        listeners.append(split_drives(recorder, EPISODE_STEPS, pace_s if paced else 0.0))
+        listeners.append(split_drives(recorder, EPISODE_STEPS, pace_s if config.allow_control and number == 0 else 0.0))
     return listeners
 
 

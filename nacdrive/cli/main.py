@@ -145,8 +145,7 @@ def print_json(result: Any) -> None:
     """Print a verb's result as one JSON document; null stands for numbers that JSON has not."""
     from nacdrive.common.runs import plain
 
-    known = json.loads(json.dumps(plain(result)), parse_constant=lambda name: None)
-    print(json.dumps(known, indent=2))
+    print(json.dumps(json.loads(json.dumps(plain(result)), parse_constant=lambda name: None), indent=2))
 
 
 @contextmanager
@@ -323,8 +322,7 @@ def main() -> None:
         code = 130
     except (BrokenPipeError, SystemExit) as end:
         # The reader of our output (such as `head`) has gone: nothing is wrong. Rich ends the program with 1 then.
-        is_gone = any(isinstance(one, BrokenPipeError) for one in (end, end.__context__))
-        code = 0 if is_gone else getattr(end, "code", 0)
+        code = 0 if any(isinstance(one, BrokenPipeError) for one in (end, end.__context__)) else getattr(end, "code", 0)
     except (OSError, RuntimeError) as error:
         # pathlib makes a RuntimeError of links that lead round in a circle.
         loop = isinstance(error.__context__, OSError) and "Symlink loop" in str(error)

@@ -53,8 +53,7 @@ def homography() -> NDArray[np.float64]:
     # Column, row -> right, forward, up; a pixel's middle has whole numbers.
     ray = np.array([[1, 0, -(WIDTH - 1) / 2], [0, 0, focal], [0, -1, (HEIGHT - 1) / 2]])
     to_crooked = rotation(*hpr(SCENE)).T @ rotation(*hpr(STRAIGHT))
-    picture = np.array([[focal, (WIDTH - 1) / 2, 0], [0, (HEIGHT - 1) / 2, -focal], [0, 1, 0]])
-    matrix = picture @ to_crooked @ ray
+    matrix = np.array([[focal, (WIDTH - 1) / 2, 0], [0, (HEIGHT - 1) / 2, -focal], [0, 1, 0]]) @ to_crooked @ ray
     return np.asarray(matrix / matrix[2, 2])
 
 
@@ -85,5 +84,4 @@ def upright(frame: NDArray[np.uint8], first: int = 0, last: int = HEIGHT) -> NDA
     Between pixels it interpolates linearly, in whole numbers: the same bytes as ``models.driving.Upright``.
     """
     whole, part = _maps(first, last)
-    turned = cv2.remap(frame, whole, part, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
-    return np.asarray(turned, dtype=np.uint8)
+    return np.asarray(cv2.remap(frame, whole, part, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE), dtype=np.uint8)

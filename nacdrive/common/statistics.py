@@ -117,5 +117,4 @@ def difference_of_shares(
     low, high = proportion(successes, trials, quantile)
     other_low, other_high = proportion(others, other_trials, quantile)
     below = math.hypot(first - low, other_high - second)
-    above = math.hypot(high - first, second - other_low)
-    return first - second - below, first - second + above
+    return first - second - below, first - second + math.hypot(high - first, second - other_low)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 import re
@@ -61,7 +62,11 @@ def read_par(path: Path) -> list[ParRecording]:
         raise UserError(f"{path} does not exist: 'nacdrive data fetch par' gets it, or name the file.")
     data = path.read_bytes()
     check_official(path, data)
+    data = data.removeprefix(codecs.BOM_UTF8)
     columns = PUBLIC_COLUMNS if data.startswith(b"id,") else COLUMNS
+    header = data.partition(b"\n")[0].decode(errors="replace").strip()
+    if columns != COLUMNS and [name.strip()[:1] for name in header.split(",")[4:7]] != ["x", "y", "z"]:
+        raise UserError(f"{path} has the columns {header}: those that are read are {','.join(columns)}.")
     try:
         table = csv.read_csv(
             pa.BufferReader(data),

@@ -77,8 +77,7 @@ def driver_checksum(driver: str) -> str | None:
     """SHA-256 of a trained driver's file, or of the module of a user's own; None for those of nacdrive itself."""
     path = expert_file(driver)
     if not path.is_file() and ":" in driver:
-        module = sys.modules.get(load_driver(driver).module)
-        path = Path(getattr(module, "__file__", None) or "")
+        path = Path(getattr(sys.modules.get(load_driver(driver).module), "__file__", None) or "")
     return file_checksum(path) if path.is_file() else None
 
 

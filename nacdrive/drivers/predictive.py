@@ -127,8 +127,7 @@ class Predictive(RacingLine):
             # Turned away from the road: no sequence is so long that turning round would end better than standing. And
             # of a car that stands, the best often is to steer first and give gas later, at each decision anew.
             return rule("gas" if speed < SLOW else "right" if steering > 0 else "left")
-        cost = self._cost(predict(self.world.car, self._road, max(steps, REPEAT)))
-        best = cost.reshape(len(ACTIONS), -1).min(axis=1)
+        best = self._cost(predict(self.world.car, self._road, max(steps, REPEAT))).reshape(len(ACTIONS), -1).min(axis=1)
         return to_action(int(best.argmin()), np.asarray(best.min() - best, np.float32))
 
     def _cost(self, cars: Cars) -> NDArray[np.float64]:

@@ -38,8 +38,7 @@ class SpeedController:
         self, speed_mps: float, t_s: float, steering: float = 0.0, limit_mps: float = float("inf")
     ) -> tuple[float, float]:
         """Throttle and brake, each 0 .. 1, at ``t_s``; slower where ``steering`` turns, never above ``limit_mps``."""
-        target = min(self.target_mps * (1 - self.bend * min(1.0, abs(steering))), limit_mps)
-        error = target - speed_mps
+        error = min(self.target_mps * (1 - self.bend * min(1.0, abs(steering))), limit_mps) - speed_mps
         step_s = 0.0 if self._t_s is None else min(max(t_s - self._t_s, 0.0), LONGEST_STEP_S)
         self._t_s = t_s
         wanted = KP * error + self._integral

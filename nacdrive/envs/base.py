@@ -115,8 +115,7 @@ class DrivingEnv(gymnasium.Env[Frame, Any]):
         name = self.actions[choice].lower()
         steering = float("right" in name) - float("left" in name)
         throttle = float(any(word in name for word in ("gas", "accelerat", "throttle", "faster", "forward")))
-        brake = float(any(word in name for word in ("brake", "slower")))
-        return Action(steering, throttle, brake, choice, logits)
+        return Action(steering, throttle, float(any(word in name for word in ("brake", "slower"))), choice, logits)
 
     @property
     def keys(self) -> Keys:

@@ -155,5 +155,4 @@ def drivable(name: str) -> EnvSpec:
 
 def env_of_task(task: str) -> EnvSpec | None:
     """The environment in which policies of ``task`` are recorded and drive for DAgger; None if there is none."""
-    specs = map(env_spec, ENVIRONMENTS.names())
-    return next((spec for spec in specs if spec.task == task and not spec.realtime), None)
+    return next((spec for spec in map(env_spec, ENVIRONMENTS.names()) if spec.task == task and not spec.realtime), None)

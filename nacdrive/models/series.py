@@ -90,7 +90,7 @@ class SeriesNetwork(nn.Module):
         ``padding`` [B, T] is True where a step is padding; all of it stands behind the sequence.
         """
         config = self.config
-        x = ((x - self.mean) / self.std).masked_fill(padding.unsqueeze(-1), 0.0).transpose(1, 2)
+        x = ((x - self.mean) / self.std).to(self.mean.dtype).masked_fill(padding.unsqueeze(-1), 0.0).transpose(1, 2)
         for layer in self.convolutions:
             assert isinstance(layer, nn.Conv1d)
             x = F.relu(layer(F.pad(x, margins(x.shape[2], layer.kernel_size[0], layer.stride[0]))))

@@ -23,6 +23,7 @@ from nacdrive.common.options import (
     Share,
     Tracks,
     Workers,
+    flag,
 )
 from nacdrive.drivers.options import ExpertOption, LearningCamera, PupilOptions, WheelOption
 from nacdrive.envs.camera_noise import check_rate
@@ -70,9 +71,10 @@ class AgentTraining(FormOption, BatchOption, SeedOption, defaults={"batch_size":
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.model == NO_MEMORY and (self.memory_options != "{}" or self.paper_form):
-            given = "--paper-form is" if self.paper_form else "--memory-options are"
-            raise UserError(f"{given} for a memory: give --model, such as nac-steady.")
+        of_memory = ("paper_form", *(name for name in vars(self) if name.startswith("memory_")))
+        for name in of_memory if self.model == NO_MEMORY else ():
+            if getattr(self, name) != getattr(type(self), name):
+                raise UserError(f"{flag(name)} is for a memory: give --model, such as nac-steady.")
         _ = self.layer_options
 
     def check_memory(self, most: int) -> None:
@@ -250,8 +252,7 @@ class ImitateConfig(
     def lr_at(self, step: int) -> float:
         """Learning rate of the minibatch of that number, from 0."""
         first, last = self.learning_rate
-        share = min(step / max(self.all_steps - 1, 1), 1.0)
-        return last + (first - last) * (1 + math.cos(math.pi * share)) / 2
+        return last + (first - last) * (1 + math.cos(math.pi * min(step / max(self.all_steps - 1, 1), 1.0))) / 2
 
 
 class ExpertImitateConfig(ImitateConfig, Result):

@@ -92,8 +92,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         seen = self._features(obs.observations[present])
         # Not index_put: its gradient is slower, and what stands in padding has no meaning.
         rows = (present.flatten().cumsum(0) - 1).clamp(min=0).view_as(present)
-        joint = self.memory(seen[rows], obs.t, obs.padding)
-        latent_pi, latent_vf = self.mlp_extractor(joint[obs.trained])
+        latent_pi, latent_vf = self.mlp_extractor(self.memory(seen[rows], obs.t, obs.padding)[obs.trained])
         distribution = self._get_action_dist_from_latent(latent_pi)
         return self.value_net(latent_vf), distribution.log_prob(actions), distribution.entropy()
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from nacdrive.common.errors import UserError
 from nacdrive.tasks.sample import Batch, Sample
 from nacdrive.tasks.splits import Split, evenly, rotate, split_samples
 
@@ -171,6 +172,9 @@ class Task(ABC):
             UserError: if a folder lacks its data.
         """
         samples = self.load([data_dirs[self.name]] if self.name in data_dirs else [])
+        if len(samples) < 3:
+            what = f"the task '{self.name}' has {len(samples)} sequences"
+            raise UserError(f"{what}: to learn from, to choose the epoch by and to test on it needs 3 at least.")
         folds = []
         for k, (learn, keep) in enumerate(rotate(len(samples), 5, seed)[:count]):
             train, valid = self.split([samples[i] for i in evenly(learn, size.max_samples)], 0.15, seed)

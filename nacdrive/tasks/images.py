@@ -147,8 +147,7 @@ def shift(frames: Tensor, down: int, right: int) -> None:
     """Move [T, H, W, 3] by whole pixels, in place; what comes in repeats the edge."""
     H, W = frames.shape[1:3]
     rows = (torch.arange(H) - down).clamp(0, H - 1)
-    columns = (torch.arange(W) - right).clamp(0, W - 1)
-    frames.copy_(frames[:, rows][:, :, columns])
+    frames.copy_(frames[:, rows][:, :, (torch.arange(W) - right).clamp(0, W - 1)])
 
 
 def shadow_mask(height: int, width: int, numbers: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -78,11 +79,10 @@ class PAR(Classification):
         """Recordings held out; of every other person the last one chooses the epoch, if there is another."""
         names = {r.name for r in held}
         others = [r for r in recordings if r.name not in names]
-        last = {r.person: r.name for r in others}
-        valid = [r for r in others if r.name == last[r.person]]
-        train = [r for r in others if r.name != last[r.person]]
-        if not train:
-            train, valid = valid, []
+        counts = Counter(r.person for r in others)
+        last = {r.person: r.name for r in others if counts[r.person] > 1}
+        valid = [r for r in others if r.name == last.get(r.person)]
+        train = [r for r in others if r.name != last.get(r.person)]
         return Fold(
             name,
             evenly(self.cut(train), size.max_samples),

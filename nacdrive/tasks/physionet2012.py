@@ -79,8 +79,7 @@ def auprc(risk: NDArray[np.float64], positive: NDArray[np.bool_]) -> float:
     order = np.argsort(-risk, kind="stable")
     right = positive[order].cumsum()
     ends = np.append(np.flatnonzero(np.diff(risk[order])), len(risk) - 1)
-    gain = np.diff(right[ends], prepend=0)
-    return float((gain * right[ends] / (ends + 1)).sum() / max(right[-1], 1))
+    return float((np.diff(right[ends], prepend=0) * right[ends] / (ends + 1)).sum() / max(right[-1], 1))
 
 
 def observed_scale(stays: Sequence[Stay]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

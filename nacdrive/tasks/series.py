@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -176,8 +177,13 @@ class Regression(SeriesTask):
 def scale_of(samples: Sequence[Sample]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation of each feature ``x`` over all steps; 1 where a feature never changes."""
     x = torch.cat([sample.fields["x"] for sample in samples]).double()
+    for name, sample in product(("x", "t"), samples):
+        if len(wrong := (~sample.fields[name].isfinite()).nonzero()):
+            problem = f"{name} of {sample.name} is no finite number at step {int(wrong[0, 0])}"
+            raise UserError(f"{problem}: mend it, or leave it out.")
     std = x.std(dim=0, unbiased=False)
-    return tuple(x.mean(dim=0).tolist()), tuple(torch.where(std > 1e-9, std, 1.0).tolist())
+    # By rounding, a feature that never changes differs from its mean, too.
+    return tuple(x.mean(dim=0).tolist()), tuple(torch.where(std > 1e-9 * x.abs().amax(dim=0), std, 1.0).tolist())
 
 
 def mean_gap(samples: Sequence[Sample]) -> float:

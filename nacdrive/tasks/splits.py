@@ -66,7 +66,7 @@ def split_samples(samples: Sequence[Sample], valid_share: float, seed: int) -> t
     wanted = max(1, round(valid_share * len(samples))) if valid_share > 0 else 0
     if wanted >= len(samples):
         what = f"{len(samples)} episodes cannot be split with --valid-share {valid_share:g}"
-        raise UserError(f"{what}: record more of them, or give a smaller share.")
+        raise UserError(f"{what}: record more of them, or give --valid-share 0.")
     held = set(torch.randperm(len(samples), generator=seeded(seed, 0)).tolist()[:wanted])
     train = [sample for i, sample in enumerate(samples) if i not in held]
     return train, [sample for i, sample in enumerate(samples) if i in held]
@@ -118,8 +118,17 @@ def block_folds(samples: Sequence[Sample], count: int = 5) -> list[tuple[list[Sa
 
 
 def fingerprint(samples: Iterable[Sample]) -> str:
-    """The same for sequences of the same names and lengths in the same order, of which a split is the same too."""
-    return hashlib.sha256(repr([(sample.name, len(sample)) for sample in samples]).encode()).hexdigest()
+    """The same for sequences of the same names, lengths and sums of values (pictures aside) in the same order."""
+    rows = [
+        (sample.name, len(sample), *(f"{float(x.double().nansum()):.6g}" for x in values_of(sample)))
+        for sample in samples
+    ]
+    return hashlib.sha256(repr(rows).encode()).hexdigest()
+
+
+def values_of(sample: Sample) -> list[Tensor]:
+    """Fields and labels of a sample but for its pictures."""
+    return [x for x in (*sample.fields.values(), *sample.labels.values()) if x.dtype != torch.uint8]
 
 
 def slice_sample(sample: Sample, start: int, stop: int) -> Sample:

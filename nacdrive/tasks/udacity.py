@@ -187,8 +187,7 @@ class Udacity(DrivingTask):
     def measure(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Sum of the absolute errors of the steering, clamped as it is when driving, and number of frames."""
         present = ~batch["padding"]
-        steering = outputs[..., 0][present].float().clamp(-1, 1)
-        return (steering - batch["target"][present]).abs().sum(), present.sum()
+        return (outputs[..., 0][present].float().clamp(-1, 1) - batch["target"][present]).abs().sum(), present.sum()
 
     def score(self, task: str, outputs: Sequence[Tensor], samples: Sequence[Sample]) -> dict[str, float]:
         steering = torch.cat([y[..., 0] for y in outputs]).clamp(-1, 1)

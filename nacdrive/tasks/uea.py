@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from nacdrive.common.errors import UserError
 from nacdrive.datasets.uea import LabelledSeries, read_series_set
 from nacdrive.tasks.base import EVERYTHING, Fold, Size
 from nacdrive.tasks.sample import Sample
@@ -36,6 +37,9 @@ class UEA(Classification):
     def folds(self, data_dirs: Mapping[str, Path], count: int, seed: int, size: Size = EVERYTHING) -> list[Fold]:
         """See ``Task.folds``; the number of classes and the window are those of the data."""
         data = read_series_set(data_dirs[self.name])
+        if len(data.train) < 2 or not data.test:
+            what = f"{data.name} has {len(data.train)} series to learn from and {len(data.test)} to test on"
+            raise UserError(f"{what}: it needs 2 and 1 at least.")
         everything = [*data.train, *data.test]
         self.outputs, self.meta = len(data.classes), {"classes": list(data.classes), "data_set": data.name}
         self.window = min(LONGEST, max(len(series.x) for series in everything))

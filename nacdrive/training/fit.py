@@ -242,14 +242,11 @@ class Fitting:
     def validate(self) -> dict[str, float]:
         """Loss and measure on the validation samples; remembers the best weights."""
         p, config = self.progress, self.config
-        if self.valid is None:
-            p.best_epoch = p.epoch
-            self.best = self.mean_state()
-            return {}
         self.network.eval()
         losses = weights = measures = counts = 0.0
         answers: list[Tensor] = []
-        for key in self.valid.epoch(None, 0):
+        for key in self.valid.epoch(None, 0) if self.valid is not None else ():
+            assert self.valid is not None
             batch = self.to_device(self.valid.load(key))
             with self.autocast():
                 outputs = functional_call(self.network, self.mean, tuple(batch[name] for name in self.task.inputs))
@@ -258,7 +255,11 @@ class Fitting:
             total, count = self.task.measure(outputs, batch)
             measures, counts = measures + float(total), counts + float(count)
             answers += outputs.float().cpu() if self.task.criterion else ()
-        loss, measure = losses / max(weights, 1e-6), measures / max(counts, 1e-6)
+        if not weights:
+            # Nothing there, or nothing that is known, tells one epoch from another: the last one stays.
+            p.best_epoch, self.best = p.epoch, self.mean_state()
+            return {}
+        loss, measure = losses / weights, measures / max(counts, 1e-6)
         if not math.isfinite(loss):
             raise self.divergence("validation")
         is_better = loss < p.best_loss

@@ -118,3 +118,12 @@ def test_the_real_tenth_is_read(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="time goes back"):
         recordings = read_par(path)
     assert {r.name: len(r) for r in recordings} == {"A01": 5830, "A02": 5691, "A03": 4965}
+
+
+def test_a_public_copy_has_its_columns_in_their_order(tmp_path: Path) -> None:
+    path, line = tmp_path / "mine.txt", f"0,A01,{next(iter(TAGS))},633790226057226795,4.0,2.0,0.9,walking\n"
+    path.write_text("\ufeffid,sequence,tag,ticks,x,y,z,activity\n" + line, encoding="utf-8")
+    np.testing.assert_allclose(read_par(path)[0].xyz, [[4.0, 2.0, 0.9]], rtol=1e-6)
+    path.write_text("id,sequence,tag,ticks,z,y,x,activity\n" + line)
+    with pytest.raises(UserError, match="has the columns id,sequence,tag,ticks,z,y,x,activity: those that are read"):
+        read_par(path)

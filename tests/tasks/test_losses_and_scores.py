@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from nacdrive.common.errors import UserError
 from nacdrive.tasks import load_driving_task, load_task
 from nacdrive.tasks.base import Size
 from nacdrive.tasks.driving import (
@@ -230,3 +232,27 @@ def test_made_up_sequences_are_split_as_they_are_in_all() -> None:
     y = [torch.tensor([2.0]), torch.tensor([0.0])]
     samples = [Sample("", {"x": torch.zeros(1, 1)}, {"target": torch.tensor(value)}) for value in (1.0, -1.0)]
     assert task.score("synthetic-decay", y, samples) == {"r2": 0, "mae": 1}
+
+
+def test_small_units_are_scaled_and_what_never_changes_is_not():
+    x = torch.stack([torch.tensor([1e-10, -1e-10] * 3), torch.full((6,), 0.1), torch.zeros(6)], dim=1)
+    assert scale_of([Sample("a", {"x": x, "t": torch.arange(6.0)})])[1] == pytest.approx((1e-10, 1.0, 1.0))
+
+
+@pytest.mark.parametrize("name", ["x", "t"])
+def test_what_is_no_number_is_named_before_anything_is_learnt(name):
+    fields = {"x": torch.zeros(4, 2), "t": torch.arange(4.0)}
+    fields[name][2] = math.nan
+    with pytest.raises(UserError, match=f"{name} of b is no finite number at step 2: mend it, or leave it out"):
+        scale_of([Sample("a", {"x": torch.zeros(4, 2), "t": torch.arange(4.0)}), Sample("b", fields)])
+
+
+def test_a_task_of_its_users_with_two_sequences_is_too_few():
+    class Two(Classification):
+        name, read, outputs = "own", "last", 3
+
+        def load(self, paths: Any) -> list[Sample]:
+            return [Sample(name, {"x": torch.zeros(4, 2), "t": torch.arange(4.0)}) for name in "ab"]
+
+    with pytest.raises(UserError, match="has 2 sequences: to learn from, to choose the epoch by and to test on"):
+        Two().folds({}, 1, 0)

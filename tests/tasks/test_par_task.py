@@ -100,3 +100,15 @@ def test_trains_and_answers_on_cuda(data_dirs, tmp_path):
     config = FitConfig(**{**task.settings, "epochs": 1})
     fit(network, task, fold.train, fold.valid, config, tmp_path, device="cuda")
     assert all(y.isfinite().all() for y in outputs(network, task, fold.tests["par"], device="cuda"))
+
+
+def test_a_person_with_one_recording_is_learnt_from():
+    def recording(name):
+        return ParRecording(
+            name, name[0], np.arange(80.0), np.zeros(80, int), np.ones((80, 3), np.float32), np.arange(80) % 2
+        )
+
+    recordings = [recording(name) for name in ("A01", "A02", "B01", "C01", "D01")]
+    fold = load_task("par", "sequence").fold("person D", recordings[4:], recordings, Size())
+    names = [{s.name.split()[0] for s in part} for part in (fold.train, fold.valid, fold.tests["par"])]
+    assert names == [{"A01", "B01", "C01"}, {"A02"}, {"D01"}]

@@ -1,5 +1,7 @@
 """Ways to hold data out: even, by class; and how rare classes weigh."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -15,6 +17,7 @@ from nacdrive.tasks.splits import (
     blocks_of,
     evenly,
     field_of,
+    fingerprint,
     held_out,
     hold_out,
     mix,
@@ -210,3 +213,13 @@ def test_published_splits_stay_as_they_are():
     samples = [numbered(f"{i}", 2) for i in range(10)]
     assert [s.name for s in split_samples(samples, 0.3, 3)[1]] == HELD
     assert len({seeded(a, b).initial_seed() for a in range(30) for b in range(30)}) == 900
+
+
+def test_a_fingerprint_is_of_the_values_too_but_not_of_pictures() -> None:
+    def sample(x: float, target: int, grey: int) -> Sample:
+        fields = {"x": torch.full((4, 2), x), "frames": torch.full((4, 8, 8, 3), grey, dtype=torch.uint8)}
+        return Sample("a", fields, {"target": torch.tensor(target)})
+
+    assert fingerprint([sample(1.0, 0, 3)]) == fingerprint([sample(1.0, 0, 9)])
+    prints = {fingerprint([sample(*one)]) for one in ((1.0, 0, 3), (-9.0, 0, 3), (1.0, 1, 3), (math.nan, 0, 3))}
+    assert len(prints) == 4

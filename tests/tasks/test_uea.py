@@ -111,3 +111,9 @@ def test_another_folder_is_said_in_a_sentence(waves, tmp_path):
         read_series_set(folder)
     with pytest.raises(UserError, match=r"has no NAME_TRAIN\.ts"):
         read_series_set(tmp_path)
+
+
+def test_one_series_to_learn_from_is_too_few(tmp_path):
+    folder = small(tmp_path / "uea", "1,2:3,4:a\n")
+    with pytest.raises(UserError, match="Small has 1 series to learn from and 1 to test on: it needs 2 and 1 at least"):
+        load_task("uea").folds({"uea": folder}, 1, 0)

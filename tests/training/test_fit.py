@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import errno
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -587,3 +588,11 @@ def test_rows_from_the_resumed_epoch_on_are_dropped_and_the_board_counts_on(tmp_
     assert board.Tags()["scalars"] == ["loss"], "whole numbers are no curve"
     assert [(event.step, event.value) for event in board.Scalars("loss")][-1] == (3, 7.5)
     assert [event.step for event in board.Scalars("loss")] == [0, 1, 2, 3]
+
+
+def test_where_nothing_is_known_of_the_validation_the_last_epoch_stays(network, task, samples, config, tmp_path):
+    unknown = [Sample("unknown", {**samples[0].fields, "target": torch.full((40,), -1)})]
+    unknown[0].fields["teacher"] = torch.full((40, 5), math.nan)
+    result = fit(network, task, samples[1:], unknown, config, tmp_path)
+    assert (result.progress.epoch, result.progress.best_epoch, result.progress.best_loss) == (3, 2, math.inf)
+    assert not any("valid_loss" in row for row in read_rows(tmp_path / "metrics.jsonl"))

@@ -67,8 +67,7 @@ def car_sprite(step: int, *, rgb: bool) -> tuple[NDArray[np.uint16], NDArray[np.
         for shape in shapes:
             path = shape * zoom + (official.WINDOW_W / 2, official.WINDOW_H / 4) - WINDOW_PART
             pygame.draw.polygon(surface, color=WHITE, points=path.tolist())
-        flipped = pygame.transform.flip(surface, False, True)
-        return shares(flipped)[TOP - 60 : BOTTOM - 60, LEFT - 36 : RIGHT - 36, None]
+        return shares(pygame.transform.flip(surface, False, True))[TOP - 60 : BOTTOM - 60, LEFT - 36 : RIGHT - 36, None]
 
     turned = []
     for place in dynamics.WHEELPOS:

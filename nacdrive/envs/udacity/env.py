@@ -260,8 +260,7 @@ class UdacityEnv(DrivingEnv):
                 return FULL_BRAKE
             begins = self._emergency.reason is None
             # The car went on with the last action while nothing was decided in time: it is braked now.
-            held_s = self._emergency.limit_s if self._emergency.overdue(now) else 0.0
-            news = self._emergency.fail(reason, now, held_s)
+            news = self._emergency.fail(reason, now, self._emergency.limit_s if self._emergency.overdue(now) else 0.0)
             action = self._emergency.action(now)
         # While nobody drives yet, nobody has failed.
         if (news or not drive.stop_logged) and drive is self._episode:

@@ -42,8 +42,7 @@ def boxes(
     shape[:, :, :2] *= np.where(shape[:, :, 2:] > 0, taper, 1.0)
     local = shape[None] * (sizes * (0.5, 0.5, 1.0))[:, None, None, :]
     corners = np.einsum("nij,nfcj->nfci", axes, local) + places[:, None, None, :]
-    normals = np.einsum("nij,fj->nfi", axes, NORMALS)
-    facing = np.clip(normals @ np.array(appearance.sun), 0, None)
+    facing = np.clip(np.einsum("nij,fj->nfi", axes, NORMALS) @ np.array(appearance.sun), 0, None)
     light = appearance.exposure * (appearance.ambient + (1 - appearance.ambient) * facing)
     lit = np.clip(colours[:, None, None, :] * light[:, :, None, None], 0, 1)
     lit = np.broadcast_to(lit, corners.shape).reshape(-1, 4, 3)

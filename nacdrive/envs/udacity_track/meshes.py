@@ -117,8 +117,7 @@ def tiled(parent: core.NodePath, name: str, quads: Quads, square: float = SQUARE
     if len(quads.corners):
         east, north = np.floor(quads.corners[:, :, :2].mean(axis=1) / square).astype(np.int64).T
         order = np.argsort(east * 100_003 + north, kind="stable")
-        tiles = (east * 100_003 + north // LONG)[order]
-        parts = np.r_[0, np.cumsum(np.diff(tiles) != 0)]
+        parts = np.r_[0, np.cumsum(np.diff((east * 100_003 + north // LONG)[order]) != 0)]
         for made in geometries(Quads(quads.corners[order], quads.colours[order], quads.uv[order]), parts):
             node.add_geom(made)
     return parent.attach_new_node(node)

@@ -106,8 +106,7 @@ def rounded_corners(points: Array, rng: np.random.Generator, least: float) -> Ar
     parts = []
     for k, corner in enumerate(points):
         begin, end = corner + before[k] * tangent[k], corner + after[k] * tangent[k]
-        count = max(2, int(2 * half[k] * radii[k] / ARC_STEP) + 1)
-        share = np.linspace(0, 1, count)[:, None]
+        share = np.linspace(0, 1, max(2, int(2 * half[k] * radii[k] / ARC_STEP) + 1))[:, None]
         # An arc as a rational quadratic curve: weight of the corner is the cosine of half the turn.
         weight = math.cos(half[k])
         scale = (1 - share) ** 2 + 2 * weight * share * (1 - share) + share**2

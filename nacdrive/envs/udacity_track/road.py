@@ -258,5 +258,4 @@ def patch(track: Track, at: int, offset: float, length: float, width: float) -> 
 
 def stripes(rows: Rows, appearance: Appearance) -> Array:
     """Red and white in turn, one colour per row."""
-    white = np.array((0.88, 0.86, 0.82))
-    return np.where((rows // 2 % 2 == 0)[:, None], np.array(appearance.kerb), white)
+    return np.where((rows // 2 % 2 == 0)[:, None], np.array(appearance.kerb), np.array((0.88, 0.86, 0.82)))

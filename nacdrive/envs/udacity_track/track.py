@@ -172,8 +172,7 @@ def evenly_spaced(points: Array, spacing: float = SPACING) -> Array:
 def rounded(points: Array, sigma: float) -> Array:
     """A closed line smoothed by a Gaussian of ``sigma`` points, heights by one three times as wide."""
     gain = np.exp(-2 * (np.pi * np.fft.rfftfreq(len(points)) * sigma) ** 2)
-    widths = np.stack([gain, gain, gain**9], axis=1)
-    return np.fft.irfft(np.fft.rfft(points, axis=0) * widths, len(points), axis=0)
+    return np.fft.irfft(np.fft.rfft(points, axis=0) * np.stack([gain, gain, gain**9], axis=1), len(points), axis=0)
 
 
 class TrackPosition:

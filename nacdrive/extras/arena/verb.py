@@ -111,8 +111,7 @@ class ArenaConfig(
         given += [GHOST] * (self.ghost is not None) + [PERSON] * self.person
         files, names = [in_path(name) for name in given], dict[str, str]()
         for name in given:
-            once = [name] * (files.count(in_path(name)) == 1)
-            choices = chain(once, (f"{name} ({number})" for number in count(1)))
+            choices = chain([name] * (files.count(in_path(name)) == 1), (f"{name} ({number})" for number in count(1)))
             free = next(choice for choice in choices if in_path(choice) not in names)
             names[in_path(free)] = free
         return list(names.values())
@@ -187,8 +186,7 @@ def arena(config: ArenaConfig) -> list[dict[str, Row]]:
         if not config.headless:
             from nacdrive.extras.arena.card import ArenaCard
 
-            card = ArenaCard(track.set_camera)
-            page = open_page(config, track, card)
+            page = open_page(config, track, ArenaCard(track.set_camera))
             stack.callback(page.stop)
             if config.wait and not config.fast:
                 page.wait_for_viewer(FIRST_VIEWER_S)

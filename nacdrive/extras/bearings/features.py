@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+import warnings
 import zipfile
 from dataclasses import asdict, dataclass
 
@@ -28,6 +29,8 @@ CENTRAL_FREQUENCY = 0.8125
 """Cycles a sample of the wavelet at scale 1, as PyWavelets counts them (``pywt.central_frequency('morl')``)."""
 SUPPORT = 8.0
 """The wavelet is taken as zero beyond minus and plus this."""
+STILL = 1e-9
+"""Standard deviation, in the data's unit, below which a window counts as constant."""
 POINTS = 2**12
 """Points at which the wavelet is integrated (PyWavelets' ``precision=12``)."""
 
@@ -100,8 +103,7 @@ class Kept:
         recipe = {"version": VERSION, **asdict(options)}
         files = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in dict.fromkeys(bearing.files)]
         key = [recipe, bearing.dataset, bearing.name, bearing.condition, files, bearing.rate_hz]
-        digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
-        name = f"features-{bearing.name}-{digest}.npz"
+        name = f"features-{bearing.name}-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]}.npz"
         self.snapshots = len(bearing)
         self.beside = bearing.files[0].parent / ".nacdrive" / name
         self.cached = cache_folder() / "features" / name
@@ -173,6 +175,9 @@ def features(bearing: Bearing, options: FeatureOptions = FeatureOptions()) -> Fe
     if values is None:
         values = compute(bearing, options)
         kept.write(values)
+    if count := int((still := (values[..., 6::7] < STILL).all(axis=(1, 2))).sum()):
+        where = f"{count} of {len(values)} snapshots of {bearing.name} are constant (first: {int(still.argmax())})"
+        warnings.warn(f"{where}: a sensor that is dead or unplugged says nothing; leave them out.", stacklevel=2)
     window_s = np.arange(values.shape[1]) * options.step / bearing.rate_hz
     return FeatureTable(bearing.name, bearing.condition, values, bearing.snapshot_s, window_s, bearing.temperature_c)
 

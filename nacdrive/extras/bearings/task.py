@@ -31,8 +31,7 @@ def paper_score(prediction: ArrayLike, truth: ArrayLike, batch: int = BATCH) -> 
     over batches (the last may be smaller).
     """
     error = (np.asarray(prediction, np.float64) - np.asarray(truth, np.float64)).ravel()
-    penalty = np.where(error < 0, np.expm1(-error / 13), np.expm1(error / 10))
-    return float(penalty.sum() / -(-len(error) // batch))
+    return float(np.where(error < 0, np.expm1(-error / 13), np.expm1(error / 10)).sum() / -(-len(error) // batch))
 
 
 SCORED = 32
@@ -141,8 +140,7 @@ class Bearings(Regression):
         others = [run for run in first if run is not held]
         valid = [others[first.index(held) % len(others)]] if len(others) > 1 else []
         train = [run for run in others if run not in valid]
-        elsewhere = [run for run in runs["pronostia"] if not run.is_training_condition]
-        tests = {"pronostia": self.cut([held, *elsewhere])}
+        tests = {"pronostia": self.cut([held, *[run for run in runs["pronostia"] if not run.is_training_condition]])}
         if "xjtu-sy" in runs:
             tests["xjtu-sy"] = self.cut(runs["xjtu-sy"])
         return Fold(held.name, self.cut(train), self.cut(valid), tests)

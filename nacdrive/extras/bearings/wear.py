@@ -232,8 +232,7 @@ def posterior(
     A question comes at a random moment of a life, so that an age is the less likely the longer the life: each life
     weighs as its inverse. Without that, the interval for a bearing that dies young would miss it all its life.
     """
-    longest = float(prior.remaining_s(age_s, 0.999).max(initial=2 * SHORTEST_S))
-    edges = np.geomspace(SHORTEST_S, longest, CELLS + 1)
+    edges = np.geomspace(SHORTEST_S, float(prior.remaining_s(age_s, 0.999).max(initial=2 * SHORTEST_S)), CELLS + 1)
     beyond = prior.survival(age_s[:, None], edges)
     # What is shorter or longer than the grid belongs to its ends.
     beyond[:, 0], beyond[:, -1] = 1.0, 0.0

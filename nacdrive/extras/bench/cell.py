@@ -262,8 +262,7 @@ def drive_tracks(task: str, model: Path, drives: int, out: Path, device: str) ->
     if any(env.tracks):
         # The policy decides at the pace of the recordings that it was trained on.
         repeat = max(1, round(load_policy(model).config.gap_s * (env.frames_per_second or 1)))
-        options = {"laps": 1.0, "repeat": repeat}
-        driven = Drive(env.name, model, options=options, speed_mph=env.speed_mph, device=device)
+        driven = Drive(env.name, model, options={"laps": 1.0, "repeat": repeat}, speed_mph=env.speed_mph, device=device)
         metrics = evaluate(driven, range(drives), out, tracks=env.tracks[:1], workers=0, films=False)
         return {name: float(metrics["tracks"][env.tracks[0]][name]["mean"]) for name in KEPT}
     renderer = {"renderer": "official"} if env.honours("renderer") else {}

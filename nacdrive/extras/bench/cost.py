@@ -68,8 +68,7 @@ def estimate(cell: Cell, rows: Sequence[Result]) -> float | None:
 
 def trainings(config: dict[str, Any]) -> int:
     """How many the cell of ``config`` makes: one for each learning rate, if it is the one that chooses (``Cell``)."""
-    chooses = (config.get("fold"), config.get("repeat")) == (0, 0)
-    return len(config.get("learning_rates") or [None]) if chooses else 1
+    return len(config.get("learning_rates") or [None]) if (config.get("fold"), config.get("repeat")) == (0, 0) else 1
 
 
 @cache

@@ -133,8 +133,7 @@ def sections(results: Iterable[Result]) -> list[Section]:
     for row in results:
         for task in row["asked"]:
             if task not in row["made_up"]:
-                key = json.dumps([task, row["task"], settings_of(row)], sort_keys=True)
-                groups.setdefault(key, []).append(row)
+                groups.setdefault(json.dumps([task, row["task"], settings_of(row)], sort_keys=True), []).append(row)
     return [Section(*[*json.loads(key), tuple(rows)]) for key, rows in groups.items()]
 
 

@@ -62,8 +62,7 @@ def robustness_of(task: str, size: str, metric: Metric, rows: Sequence[Result]) 
     scores: dict[str, dict[str, dict[Block, float]]] = {}
     for row in rows:
         for key, values in row["conditions"].items():
-            block = row["fold"], row["repeat"]
-            scores.setdefault(row["model"], {}).setdefault(key, {})[block] = values[metric.key]
+            scores.setdefault(row["model"], {}).setdefault(key, {})[row["fold"], row["repeat"]] = values[metric.key]
     sign = -1 if metric.higher else 1
     order = sorted(scores, key=lambda model: sign * fmean(scores[model][INTACT.key].values()))
     conditions = tuple(c for c in CONDITIONS if all(c.key in scores[model] for model in order))

@@ -216,8 +216,7 @@ def latex(table_entries: Sequence[Entry], config: TableConfig) -> str:
             cells.append(f"{ours} \\textcolor{{gray}}{{({printed_number(first[task], task, model)})}}")
         rows.append(cells)
     sentence = f"Grey: the paper's Table 1. {papers(config)}".replace("*", "")
-    lines = table.latex(["Model", *titles], rows, sentence)
-    return "\n".join(["% needs \\usepackage{booktabs,xcolor}", *lines]) + "\n"
+    return "\n".join(["% needs \\usepackage{booktabs,xcolor}", *table.latex(["Model", *titles], rows, sentence)]) + "\n"
 
 
 def write_tables(folder: Path, results: Sequence[Result], config: TableConfig, command: str) -> list[Entry]:

@@ -61,8 +61,7 @@ def one_table(config: TableConfig, hours: float = math.inf) -> tuple[int, list[d
         board = Board(progress, len(grid.cells))
         results = compute(grid, config, board.under_way, board.done, until=time.monotonic() + 3600 * hours)
     command = run_record(config)["command"]
-    entries = write_tables(grid.folder, list(results.values()), config, command)
-    print(markdown(entries, config, command))
+    print(markdown(write_tables(grid.folder, list(results.values()), config, command), config, command))
     print(f"{grid.folder}/table.md, table.csv, table.tex; every cell in results.jsonl")
     if len(results) < len(grid.cells):
         print(f"{len(results)} of {len(grid.cells)} cells have a result: the same command goes on.")

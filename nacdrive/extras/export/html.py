@@ -158,8 +158,7 @@ def lies_on_road(line: NDArray[np.floating], env: DrivingEnv) -> bool:
     edges = env.road_edges()
     if edges is None:
         return False
-    known = line[np.isfinite(line).all(axis=1)]
-    apart = np.linalg.norm(known[:, None] - edges.mean(axis=0), axis=2).min(axis=1)
+    apart = np.linalg.norm(line[np.isfinite(line).all(axis=1)][:, None] - edges.mean(axis=0), axis=2).min(axis=1)
     return bool(np.median(apart) < np.linalg.norm(edges[0] - edges[1], axis=1).mean())
 
 

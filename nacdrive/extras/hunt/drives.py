@@ -56,8 +56,7 @@ class HuntWorker:
         # Who cuts the episodes short asks for no lap: then the return alone counts.
         self.laps = 0.0 if drive.options.get("max_frames") else drive.options.get("laps") or 1.0
         self.loaded = LoadedDrive(replace(drive, expert=None))
-        alone = replace(drive, model=None, driver=drive.expert, expert=None, camera=CameraNoise())
-        self.reference = LoadedDrive(alone)
+        self.reference = LoadedDrive(replace(drive, model=None, driver=drive.expert, expert=None, camera=CameraNoise()))
 
     @property
     def labels(self) -> bool:

@@ -164,8 +164,7 @@ def divide(words: str, values: Sequence[float], failed: Sequence[bool]) -> list[
         return []
     is_above = gaps[limit] > 0
     side = f"{words} {'above' if is_above else 'at most'} {limit:.3g}"
-    rest = zip(values[half:], failed[half:], strict=True)
-    return [(side, [((value > limit) == is_above, f) for value, f in rest])]
+    return [(side, [((value > limit) == is_above, f) for value, f in zip(values[half:], failed[half:], strict=True)])]
 
 
 def compare(words: str, pairs: Sequence[tuple[bool, bool]], comparisons: int) -> Pattern | None:

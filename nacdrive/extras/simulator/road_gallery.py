@@ -52,8 +52,7 @@ def cell(track: Track, view: Picture) -> Picture:
     caption = np.full((CAPTION, WIDE, 3), 255, dtype=np.uint8)
     words = f"{track.name}  {track.length:.0f} m  R {1 / np.abs(track.curvature).max():.0f} m  {track.style.surface}"
     cv2.putText(caption, words, (3, 13), cv2.FONT_HERSHEY_SIMPLEX, 0.40, (20, 20, 20), 1, cv2.LINE_AA)
-    whole = np.concatenate([view, from_above(track), caption])
-    return np.pad(whole, ((0, GAP), (0, GAP), (0, 0)), constant_values=255)
+    return np.pad(np.concatenate([view, from_above(track), caption]), ((0, GAP), (0, GAP), (0, 0)), constant_values=255)
 
 
 def from_above(track: Track) -> Picture:
@@ -63,8 +62,7 @@ def from_above(track: Track) -> Picture:
     middle = (low + high) / 2
     ground = terrain_of(track)
     columns = middle[0] + (np.arange(WIDE) + 0.5 - WIDE / 2) / scale
-    rows = middle[1] - (np.arange(HIGH) + 0.5 - HIGH / 2) / scale
-    places = np.stack(np.meshgrid(columns, rows))
+    places = np.stack(np.meshgrid(columns, middle[1] - (np.arange(HIGH) + 0.5 - HIGH / 2) / scale))
     east = np.clip(places[0], ground.east[0], ground.east[-1])
     north = np.clip(places[1], ground.north[0], ground.north[-1])
     height = ground.at(ground.height, east, north)

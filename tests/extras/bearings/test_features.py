@@ -113,6 +113,14 @@ def test_a_table_has_every_window_of_every_snapshot(tmp_path: Path) -> None:
     assert table.kurtosis.shape == (4, 2)
 
 
+def test_snapshots_of_a_dead_sensor_are_counted(tmp_path: Path) -> None:
+    made = made_bearing(tmp_path)
+    dead = made.files[2]
+    bearing = replace(made, read_file=lambda path: made.read_file(path) * (path != dead) + 0.3)
+    with pytest.warns(UserWarning, match=r"1 of 4 snapshots of \w+ are constant \(first: 2\): a sensor that is dead"):
+        features(bearing, SMALL)
+
+
 def test_hust_repeats_its_one_axis(tmp_path: Path) -> None:
     made_bearings.hust(tmp_path, "N500.mat", 51_200)
     table = features(open_bearings("hust", tmp_path)[0], FeatureOptions(step=10_000, scales=4))
