@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import elu
 
 from nacdrive.layers.base import SequenceLayer, split_heads, visible
-from nacdrive.layers.windowed import InputLayer, WindowedLayer
+from nacdrive.layers.windowed import InputLayer, WindowedLayer, unfolds_of
 from nacdrive.nac.streaming import check_state
-from nacdrive.nac.validation import check_heads, check_step, check_times, check_tokens, tracing
+from nacdrive.nac.validation import (
+    check_dropout,
+    check_heads,
+    check_step,
+    check_times,
+    check_tokens,
+    require,
+    tracing,
+    whole,
+)
 
 TINY = 1e-6  # keeps quotients finite
 CHUNK = 128  # queries that see each other by a matrix; what came before is one sum
@@ -59,6 +68,9 @@ class MHALayer(SequenceLayer):
 
     def build(self, *, dropout: float = 0.0) -> None:
         check_heads(self.d_model, self.num_heads)
+        check_dropout(dropout)
+        none = isinstance(self, (LinearAttentionLayer, ReLALayer, PerformerLayer))  # in an ``attend`` of their own
+        require(not (none and dropout), "dropout", dropout, f"0: {type(self).__name__} leaves no weight out")
         self.qkv = nn.Linear(self.in_features, 3 * self.d_model)
         self.out = nn.Linear(self.d_model, self.d_model)
         self.dropout = dropout
@@ -87,8 +99,7 @@ class MHALayer(SequenceLayer):
 
     def merge(self, y: Tensor) -> Tensor:
         """[B, heads, T, d_head] -> [B, T, d_model]."""
-        merged: Tensor = self.out(y.transpose(1, 2).flatten(2))
-        return merged
+        return cast(Tensor, self.out(y.transpose(1, 2).flatten(2)))
 
     def init_state(self, batch_size: int, window: int | None = None) -> Cache:
         return Cache(self.window_of(window))
@@ -126,8 +137,7 @@ class ReLALayer(MHALayer):
 
     def build(self, **options: Any) -> None:
         super().build(**options)
-        self.gain = nn.Parameter(torch.ones(self.d_model))
-        self.gate = nn.Parameter(torch.ones(self.d_model))
+        self.gain, self.gate = nn.Parameter(torch.ones(self.d_model)), nn.Parameter(torch.ones(self.d_model))
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bool) -> Tensor:
         scores = (q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).relu()
@@ -141,8 +151,7 @@ class ReLALayer(MHALayer):
         """See ``MHALayer.merge``; the norm stands before the last projection."""
         z = y.transpose(1, 2).flatten(2)
         normed = nn.functional.rms_norm(z, z.shape[-1:], self.gain, TINY)
-        merged: Tensor = self.out((self.gate * z).sigmoid() * normed)
-        return merged
+        return cast(Tensor, self.out((self.gate * z).sigmoid() * normed))
 
 
 class PerformerLayer(MHALayer):
@@ -157,6 +166,8 @@ class PerformerLayer(MHALayer):
 
     def build(self, *, features: int | None = None, redraw: int = 1000, **options: Any) -> None:
         super().build(**options)
+        whole(features is None or features >= 1, "features", features, "1 direction or more, or None")
+        whole(redraw >= 0, "redraw", redraw, "0 or more passes")
         width = self.d_model // self.num_heads
         self.redraw = redraw
         self.register_buffer("projection", directions(features or max(8, int(width * math.log(width))), width))
@@ -187,8 +198,7 @@ def directions(features: int, width: int) -> Tensor:
     q, r = torch.linalg.qr(torch.randn(math.ceil(features / width), width, width))
     # Without its signs the factorisation prefers some directions to their opposites.
     blocks = q * r.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
-    w: Tensor = blocks.flatten(0, 1)[:features] * torch.randn(features, width).norm(dim=1, keepdim=True)
-    return w
+    return cast(Tensor, blocks.flatten(0, 1)[:features] * torch.randn(features, width).norm(dim=1, keepdim=True))
 
 
 class MTANLayer(WindowedLayer):
@@ -210,8 +220,7 @@ class MTANLayer(WindowedLayer):
         self.phase = nn.Parameter(torch.empty(d_model).uniform_(-math.pi, math.pi))
         with torch.no_grad():
             self.frequency[0] *= 0.01  # the linear feature has no bound
-        self.query = nn.Linear(d_model, d_model)
-        self.key = nn.Linear(d_model, d_model)
+        self.query, self.key = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
         self.out = nn.Linear(self.num_heads * self.in_features, d_model)
 
     def embed(self, t: Tensor) -> Tensor:
@@ -223,8 +232,7 @@ class MTANLayer(WindowedLayer):
         """Attention [N, heads, L, L] of times t [N, L]; [1, heads, L, L] if all rows of t are the same."""
         if len(t) == 1 or (not tracing() and bool((t == t[:1]).all())):
             t = t[:1]
-        L = t.shape[1]
-        phi = self.embed(t)
+        L, phi = t.shape[1], self.embed(t)
         q, k = (f(phi).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for f in (self.query, self.key))
         future = t.new_full((L, L), -torch.inf).triu(1)
         return (torch.matmul(q / math.sqrt(q.shape[-1]), k.transpose(-1, -2)) + future).softmax(dim=-1)
@@ -239,8 +247,7 @@ class MTANLayer(WindowedLayer):
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
         weights = self.weights(t)
         if self.in_features <= self.d_model:
-            y: Tensor = self.out((weights @ u.unsqueeze(1)).transpose(1, 2).flatten(2))
-            return y
+            return cast(Tensor, self.out((weights @ u.unsqueeze(1)).transpose(1, 2).flatten(2)))
         per_head = u.view(*u.shape[:-1], self.num_heads, self.d_model).transpose(1, 2)
         return (weights @ per_head).sum(dim=1) + self.out.bias
 
@@ -259,9 +266,8 @@ class ODEFormerLayer(InputLayer):
 
     def build(self, *, unfolds: int = 4) -> None:
         d_model = self.d_model
-        self.unfolds = unfolds
-        self.input = nn.Linear(self.in_features, d_model)
-        self.gap = nn.Linear(1, d_model, bias=False)
+        self.unfolds = unfolds_of(unfolds)
+        self.input, self.gap = nn.Linear(self.in_features, d_model), nn.Linear(1, d_model, bias=False)
         # Its own window is never what limits: the steps that come this far are those of a window already.
         self.attention = MHALayer(d_model, d_model, self.num_heads, torch.iinfo(torch.int64).max)
         self.norms = nn.ModuleList([nn.LayerNorm(d_model), nn.LayerNorm(d_model)])

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nacdrive.nac.validation import require, whole
+from nacdrive.nac.validation import check_tensor, check_times, check_tokens, require, whole
 
 
 class SequenceLayer(nn.Module):
@@ -44,11 +44,8 @@ class SequenceLayer(nn.Module):
         whole(d_model >= 1, "d_model", d_model, "1 or more")
         whole(in_features >= 1, "in_features", in_features, "1 or more")
         require(0 < gap_s < float("inf"), "gap_s", gap_s, "a finite number of seconds above 0")
-        self.in_features = in_features
-        self.d_model = d_model
-        self.num_heads = num_heads
-        self.window = self.window_of(window)
-        self.gap_s = gap_s
+        self.in_features, self.d_model, self.num_heads = in_features, d_model, num_heads
+        self.window, self.gap_s = self.window_of(window), gap_s
         self.build(**options)
 
     def build(self) -> None:
@@ -79,22 +76,32 @@ class SequenceLayer(nn.Module):
     ) -> Tensor:
         """[B, Q, d_model]: what the layer answers at times ``t_query`` [B, Q], in seconds, from the steps up to them.
 
-        Each answer is the output of one more step at that time, which nothing remembers. ``asked`` [B, Q, in_features]
-        is what that step holds; if not given, what the newest step before it holds. The rest as in ``forward``.
+        Each answer is the output of one more step at that time, right behind the newest step up to it, which nothing
+        remembers. ``asked`` [B, Q, in_features] is what that step holds; if not given, what the newest step before it
+        holds. The rest as in ``forward``.
 
         Raises:
-            ValueError: if the layer feels no time, or a time lies before a sequence's first step.
+            ValueError: if the layer feels no time, a time lies before a sequence's first step or is none, or what is
+                given is of another shape or type.
         """
         require(self.time_sense != "none", "layer", type(self).__name__, "one that feels time")
-        hidden = t.unsqueeze(1) > t_query.unsqueeze(2)
+        check_tokens("x", x, self.in_features, next(self.parameters(), x), padding)
+        check_tensor("t_query", t_query)
+        count = t_query.shape[-1] if t_query.ndim else 0
+        require(count > 0, "t_query", list(t_query.shape), "[batch, times] (seconds), none of them 0")
+        t, t_query = check_times("t", t, *x.shape[:2]), check_times("t_query", t_query, len(x), count)
+        visible = t.unsqueeze(1) <= t_query.unsqueeze(2)
         if padding is not None:
-            hidden = hidden | padding.unsqueeze(1)
-        require(not bool(hidden.all(2).any()), "t_query", t_query.min().item(), "the time of the first step or later")
-        # The window's steps, newest last, those that are hidden before them.
-        order = torch.argsort((~hidden).long(), dim=2, stable=True)[..., -max(1, self.window - 1) :]
-        row = torch.arange(len(x), device=x.device)[:, None, None]
-        steps, times, hidden = x[row, order], t[row, order], hidden.gather(2, order)
+            visible = visible & ~padding.unsqueeze(1)
+        newest = torch.where(visible, torch.arange(x.shape[1], device=x.device), -1).amax(2, keepdim=True)
+        require(not bool((newest < 0).any()), "t_query", t_query.min().item(), "the time of the first step or later")
+        # The window's steps, newest last; padding among them counts, as in ``forward``, that behind them does not.
+        place = newest + torch.arange(1 - min(max(1, self.window - 1), x.shape[1]), 1, device=x.device)
+        row, order = torch.arange(len(x), device=x.device)[:, None, None], place.clamp(min=0)
+        steps, times, hidden = x[row, order], t[row, order], ~visible.gather(2, order) | (place < 0)
         asked = steps[:, :, -1] if asked is None else asked
+        check_tokens("asked", asked, self.in_features, next(self.parameters(), x))
+        require(asked.shape[:2] == t_query.shape, "asked", list(asked.shape), str([*t_query.shape, self.in_features]))
         steps = torch.cat([steps, asked.unsqueeze(2)], 2).flatten(0, 1)
         times = torch.cat([times, t_query.unsqueeze(2)], 2).flatten(0, 1)
         return self.last(steps, times, F.pad(hidden, (0, 1)).flatten(0, 1)).view(*t_query.shape, -1)

@@ -14,7 +14,16 @@ from torch import Tensor, nn
 from nacdrive.layers.base import SequenceLayer, last_step, visible
 from nacdrive.layers.registry import build
 from nacdrive.nac.streaming import check_state
-from nacdrive.nac.validation import check_heads, check_times, check_tokens, one_of, require, whole
+from nacdrive.nac.validation import (
+    check_dropout,
+    check_heads,
+    check_step,
+    check_times,
+    check_tokens,
+    one_of,
+    require,
+    whole,
+)
 
 POOLINGS = ("last", "mean", "attention")
 
@@ -74,8 +83,7 @@ class Pooling(nn.Module):
         seen = (position <= end) & (position > end - self.window)
         if padding is not None:
             seen = (seen & ~padding) | (position == end)
-        weights = self.scores(x).unsqueeze(2).masked_fill(~seen[:, None, None], -torch.inf).softmax(-1)
-        return self._sum(weights, x)[:, 0]
+        return self._sum(self.scores(x).unsqueeze(2).masked_fill(~seen[:, None, None], -torch.inf).softmax(-1), x)[:, 0]
 
     def step(self, x: Tensor, state: Pooled) -> tuple[Tensor, Pooled]:
         if self.idle:
@@ -98,11 +106,9 @@ class SequenceBlock(nn.Module):
 
     def __init__(self, layer: SequenceLayer, expansion: float, dropout: float) -> None:
         super().__init__()
-        width = layer.d_model
-        hidden = round(expansion * width)
+        width, hidden = layer.d_model, round(expansion * layer.d_model)
         self.norm = nn.LayerNorm(width)
-        self.layer = layer
-        self.dropout = nn.Dropout(dropout)
+        self.layer, self.dropout = layer, nn.Dropout(dropout)
         self.feed_forward = None
         if hidden:
             self.feed_forward = nn.Sequential(
@@ -167,7 +173,7 @@ class StackLayer(SequenceLayer):
         d_model, num_heads = self.d_model, self.num_heads
         whole(depth >= 1, "depth", depth, "1 block or more")
         require(expansion >= 0, "expansion", expansion, "0 or more")
-        require(0 <= dropout < 1, "dropout", dropout, "0 <= dropout < 1")
+        check_dropout(dropout)
         whole(time_features >= 0, "time_features", time_features, "0 or more frequencies")
         self.embedding = nn.Linear(self.in_features + 2 * time_features, d_model)
         # As in NAC: from one radian a typical gap to a thousandth of it.
@@ -206,15 +212,13 @@ class StackLayer(SequenceLayer):
                 gaps = (t if padding is None else t.masked_fill(padding, 0.0)) / self.gap_s
             phase = gaps.unsqueeze(-1) * self.frequencies
             x = torch.cat([x, phase.sin().to(x.dtype), phase.cos().to(x.dtype)], -1)
-        y: Tensor = self.embedding(x)
-        return y
+        return cast(Tensor, self.embedding(x))
 
     def forward(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
         x = self._embed(x, t, padding)
         for block in self._blocks():
             x = block(x, t, padding)
-        y: Tensor = self.pooling(self.norm(x), padding)
-        return y
+        return cast(Tensor, self.pooling(self.norm(x), padding))
 
     def last(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
         """See ``SequenceLayer.last``; without a pooling over steps the last block computes its last step alone."""
@@ -223,8 +227,7 @@ class StackLayer(SequenceLayer):
         for block in before:
             x = block(x, t, padding)
         if self.pooling.idle:
-            y: Tensor = self.norm(final.last(x, t, padding))
-            return y
+            return cast(Tensor, self.norm(final.last(x, t, padding)))
         return self.pooling.last(self.norm(final(x, t, padding)), padding)
 
     def init_state(self, batch_size: int, window: int | None = None) -> StackState:
@@ -235,6 +238,7 @@ class StackLayer(SequenceLayer):
     def step(self, x: Tensor, t: Tensor | None, state: StackState) -> tuple[Tensor, StackState]:
         own = isinstance(state, StackState) and len(state.layers) == len(self.blocks)
         require(own, "state", type(state).__name__, "a StackState, as this layer's own init_state and step give")
+        check_step(x, t, len(x), self.in_features, self.embedding.weight)
         x = self._embed(x.unsqueeze(1), None if t is None else t.unsqueeze(-1), None, state.seen)[:, 0]
         states = []
         for block, before in zip(self._blocks(), state.layers, strict=True):

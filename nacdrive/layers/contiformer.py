@@ -5,7 +5,7 @@ the same with linear flows, whose trajectories and integrals have a closed matri
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -30,8 +30,7 @@ class FlowingAttention(WindowedLayer):
         self.out = nn.Linear(self.d_model, self.d_model)
 
     def project(self, x: Tensor) -> Tensor:
-        u: Tensor = self.qkv(x)
-        return u
+        return cast(Tensor, self.qkv(x))
 
 
 class ContiFormerLayer(FlowingAttention):
@@ -54,8 +53,7 @@ class ContiFormerLayer(FlowingAttention):
         q, k, v = split_heads(u, self.num_heads)
         q, starts = q / math.sqrt(q.shape[-1]), torch.cat([k, v], dim=-1)
         rows = _Rows.apply(q, starts, dt, *self.weights())  # type: ignore[no-untyped-call]
-        y: Tensor = self.out(rows.transpose(1, 2).flatten(2))
-        return y
+        return cast(Tensor, self.out(rows.transpose(1, 2).flatten(2)))
 
     def weights(self) -> tuple[Tensor, ...]:
         """Q, b, P, c of the flow."""
@@ -84,15 +82,13 @@ def row(state: Tensor, q: Tensor, dt: Tensor, i: int, weights: tuple[Tensor, ...
     """
     pairs, before, integral = state[..., :-2], state[..., -2], state[..., -1]
     P = state.shape[2]
-    step = torch.arange(P, device=q.device)
-    elapsed = dt.cumsum(dim=1)
+    step, elapsed = torch.arange(P, device=q.device), dt.cumsum(dim=1)
     span = nn.functional.pad(elapsed[:, -1:] - elapsed, (0, P - dt.shape[1]))[:, None]
     gap = dt[:, -1, None, None] * (step < i)
     pairs = flow(pairs, gap.unsqueeze(-1), weights)
     scores = (pairs[..., : q.shape[-1]] @ q.unsqueeze(-1)).squeeze(-1)
     integral = integral + gap / 2 * (before + scores)
-    logits = (integral + INSTANT * scores) / (span + INSTANT)
-    alpha = logits.masked_fill(step > i, -torch.inf).softmax(dim=-1)
+    alpha = ((integral + INSTANT * scores) / (span + INSTANT)).masked_fill(step > i, -torch.inf).softmax(dim=-1)
     y = (alpha.unsqueeze(-2) @ pairs[..., q.shape[-1] :]).squeeze(-2)
     return y, torch.cat([pairs, scores.unsqueeze(-1), integral.unsqueeze(-1)], dim=-1)
 
@@ -129,8 +125,7 @@ class _Rows(torch.autograd.Function):
         weights, states = tuple(w.detach().requires_grad_() for w in saved[:4]), saved[4:]
         grad_q = torch.empty_like(q)
         grad_starts = q.new_zeros((*q.shape[:3], 2 * q.shape[3]))
-        grad_weights = [torch.zeros_like(w) for w in weights]
-        grad_state = torch.zeros_like(states[-1][0])
+        grad_weights, grad_state = [torch.zeros_like(w) for w in weights], torch.zeros_like(states[-1][0])
         for block, first in reversed(list(zip(states, range(0, q.shape[2], BLOCK), strict=True))):
             for n in reversed(range(len(block) - 1)):
                 i = first + n

@@ -52,8 +52,7 @@ def check_shapes(layer: SequenceLayer, name: str) -> None:
     hint = f"run nacdrive.layers.contract.check({type(layer).__name__}) to see which law it breaks"
     if not isinstance(layer, SequenceLayer):
         raise UserError(f"{name} makes a {type(layer).__name__}, which is not a nacdrive.layers.SequenceLayer.")
-    x = torch.zeros(1, 3, layer.in_features)
-    was_training = layer.training
+    x, was_training = torch.zeros(1, 3, layer.in_features), layer.training
     failed = quoted(f"{name} fails on a sequence of three steps (", f"): {hint}.", Exception, say=named)
     with torch.random.fork_rng(devices=[]), torch.no_grad(), failed:
         try:
@@ -136,8 +135,7 @@ def padding(make: Make) -> None:
     """A padding step is as if it were not there, wherever it stands and whatever stands in it."""
     x, t = sequence()
     for size in (4, 50):
-        layer = make(size)
-        behind = torch.zeros(B, T, dtype=torch.bool)
+        layer, behind = make(size), torch.zeros(B, T, dtype=torch.bool)
         behind[:, 8:] = True
         same(layer(x, t, behind)[:, :8], layer(x[:, :8], t[:, :8]), "padding behind changes nothing")
         mixed = torch.zeros(B, T, dtype=torch.bool)
@@ -186,8 +184,7 @@ def gaps(make: Make) -> None:
     """Times matter as ``time_sense`` says, in units of ``gap_s``, and no gap breaks a number."""
     x, t = sequence()
     layer = make(50)
-    wider = t[:, :1] + 3 * (t - t[:, :1])
-    moved = bool((layer(x, wider) - layer(x, t)).abs().amax() > 1e-4)
+    moved = bool((layer(x, t[:, :1] + 3 * (t - t[:, :1])) - layer(x, t)).abs().amax() > 1e-4)
     demand(moved == (layer.time_sense != "none"), f"times matter = {moved}, but time_sense = '{layer.time_sense}'")
     same(make(50, gap_s=10.0)(x, 10 * t), layer(x, t), "ten times the gaps are the same in units of gap_s", 1e-3)
     if layer.time_sense != "clock":
@@ -221,15 +218,16 @@ def past(make: Make) -> None:
 
 
 def at(make: Make) -> None:
-    """``at`` a step's time, with what it holds, is ``forward`` there, whatever comes later; of what feels time."""
+    """``at`` a step's time, with what it holds, is ``forward`` there, whatever comes later or is padding."""
     x, t = sequence()
-    others = [i for i in range(T) if i != 6]
+    others, hidden = [i for i in range(T) if i != 6], torch.zeros(B, T, dtype=torch.bool)
+    hidden[:, [4, 8]] = True
     for size in (4, 50):
-        layer = make(size)
-        if layer.time_sense == "none":
+        if (layer := make(size)).time_sense == "none":
             return
-        answer = layer.at(x[:, others], t[:, others], t[:, 6:7], x[:, 6:7])
-        same(answer[:, 0], layer(x, t)[:, 6], "an answer at a step's time is that of the step")
+        for mask, rest in ((None, None), (hidden, hidden[:, others])):
+            answer = layer.at(x[:, others], t[:, others], t[:, 6:7], x[:, 6:7], rest)
+            same(answer[:, 0], layer(x, t, mask)[:, 6], "an answer at a step's time is that of the step")
 
 
 def batch(make: Make) -> None:

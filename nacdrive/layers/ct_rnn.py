@@ -7,7 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from nacdrive.layers.windowed import InputLayer
+from nacdrive.layers.windowed import InputLayer, unfolds_of
+from nacdrive.nac.validation import require
 
 
 class Relaxation(nn.Module):
@@ -19,11 +20,10 @@ class Relaxation(nn.Module):
 
     def __init__(self, units: int, unfolds: int) -> None:
         super().__init__()
-        self.unfolds = unfolds
+        self.unfolds = unfolds_of(unfolds)
         self.recurrent = nn.Parameter(torch.empty(units, units))
         nn.init.orthogonal_(self.recurrent)
-        self.scale = nn.Parameter(torch.ones(units))
-        self.log_tau = nn.Parameter(torch.zeros(units))
+        self.scale, self.log_tau = nn.Parameter(torch.ones(units)), nn.Parameter(torch.zeros(units))
 
     def shares(self, dt: Tensor) -> Tensor:
         """Share of tau that one Euler step takes, [..., units], for gaps dt [...]."""
@@ -50,8 +50,7 @@ class CTRNNLayer(InputLayer):
         self.relaxation = Relaxation(self.d_model, unfolds)
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
-        h = u.new_zeros(len(u), self.d_model)
-        states = []
+        h, states = u.new_zeros(len(u), self.d_model), []
         for u_i, share in zip(u.unbind(1), self.relaxation.shares(dt).unbind(1), strict=True):
             h = self.relaxation(h, u_i, share)
             states.append(h)
@@ -76,8 +75,7 @@ class MMRNNLayer(InputLayer):
         nn.init.uniform_(self.recurrent, -1 / math.sqrt(d_model), 1 / math.sqrt(d_model))
         with torch.no_grad():
             self.input.bias[d_model : 2 * d_model] += 3.0  # forget little at first, as the authors' code does
-        self.flow = Relaxation(d_model, unfolds)
-        self.flow_bias = nn.Parameter(torch.zeros(d_model))
+        self.flow, self.flow_bias = Relaxation(d_model, unfolds), nn.Parameter(torch.zeros(d_model))
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
         recurrent = self.recurrent.t()
@@ -104,7 +102,7 @@ class GRUODELayer(InputLayer):
 
     def build(self, *, unfolds: int = 4) -> None:
         d_model = self.d_model
-        self.unfolds = unfolds
+        self.unfolds = unfolds_of(unfolds)
         self.input = nn.Linear(self.in_features, 3 * d_model)  # r, 1 - z, g
         self.gates = nn.Parameter(torch.empty(2 * d_model, d_model))
         self.candidate = nn.Parameter(torch.empty(d_model, d_model))
@@ -114,14 +112,12 @@ class GRUODELayer(InputLayer):
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
         gates, candidate = self.gates.t(), self.candidate.t()
         for_gates, for_candidate = torch.split(u, [2 * self.d_model, self.d_model], 2)
-        h = u.new_zeros(len(u), self.d_model)
-        states = []
+        h, states = u.new_zeros(len(u), self.d_model), []
         steps = (for_gates.unbind(1), for_candidate.unbind(1), (-dt / self.unfolds).unsqueeze(-1).unbind(1))
         for gates_i, candidate_i, minus_ds in zip(*steps, strict=True):
             for _ in range(self.unfolds):
                 reset, rate = torch.addmm(gates_i, h, gates).sigmoid().chunk(2, dim=1)
-                g = torch.addmm(candidate_i, reset * h, candidate).tanh()
-                h = torch.lerp(g, h, (rate * minus_ds).exp())
+                h = torch.lerp(torch.addmm(candidate_i, reset * h, candidate).tanh(), h, (rate * minus_ds).exp())
             states.append(h)
         return torch.stack(states, dim=1)
 
@@ -148,6 +144,8 @@ class PhasedLSTMLayer(InputLayer):
         self.leak = leak
         periods = periods or (1.0, float(min(max(window, 2), 20)))
         begin = min(max(4 / window, 0.05), 0.5) if open_ratio is None else open_ratio
+        require(0 < begin < 1, "open_ratio", begin, "a share between 0 and 1")
+        require(0 < min(periods) <= max(periods) < math.inf, "periods", periods, "two typical gaps or more above 0")
         self.input = nn.Linear(self.in_features, 4 * d_model)  # in, forget, out, candidate
         self.recurrent = nn.Parameter(torch.empty(4 * d_model, d_model))
         nn.init.uniform_(self.recurrent, -1 / math.sqrt(d_model), 1 / math.sqrt(d_model))

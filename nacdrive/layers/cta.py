@@ -57,14 +57,12 @@ class _AttendingState(torch.autograd.Function):
         # Here and on the way back: the layouts in which a product with one row is fast.
         v, turned_k = v.contiguous(), k.transpose(1, 2).contiguous()
         queries, contexts, targets = (torch.empty_like(drive, memory_format=torch.contiguous_format) for _ in range(3))
-        z = drive.new_zeros(L + 1, N, d)
-        weights = k.new_zeros(len(k), L, L)
+        z, weights = drive.new_zeros(L + 1, N, d), k.new_zeros(len(k), L, L)
         from_state = torch.cat([wq, wz]).t()
         for i in range(L):
             asked, carried = torch.mm(z[i], from_state).chunk(2, dim=1)
             torch.add(asked, bq, out=queries[i])
-            logits = torch.bmm(queries[i].view(len(k), 1, -1), turned_k[:, :, : i + 1])
-            alpha = logits.squeeze(1).softmax(dim=1)
+            alpha = torch.bmm(queries[i].view(len(k), 1, -1), turned_k[:, :, : i + 1]).squeeze(1).softmax(dim=1)
             weights[:, i, : i + 1] = alpha
             contexts[i] = torch.bmm(alpha.unsqueeze(1), v[:, : i + 1]).view(N, d)
             torch.addmm(drive[i] + carried, contexts[i], wc.t(), out=targets[i]).tanh_()
@@ -78,18 +76,14 @@ class _AttendingState(torch.autograd.Function):
         L, N, d = targets.shape
         k, turned_v = k.contiguous(), v.transpose(1, 2).contiguous()
         grad_drive, grad_contexts, grad_queries = (torch.empty_like(targets) for _ in range(3))
-        grad_logits = torch.zeros_like(weights)
-        grad_z = torch.zeros_like(z[0])
-        from_drive = torch.cat([wz, wc], dim=1)
-        slopes = (1 - targets.square()) * (1 - keep)
-        grad_keep = torch.empty_like(keep)
+        grad_logits, grad_z, from_drive = torch.zeros_like(weights), torch.zeros_like(z[0]), torch.cat([wz, wc], dim=1)
+        slopes, grad_keep = (1 - targets.square()) * (1 - keep), torch.empty_like(keep)
         for i in range(L - 1, -1, -1):
             grad_z = grad_z + grad[i]
             torch.mul(grad_z, slopes[i], out=grad_drive[i])
             grad_keep[i] = (grad_z * (z[i] - targets[i])).sum(dim=1, keepdim=True)
             to_state, to_context = torch.mm(grad_drive[i], from_drive).chunk(2, dim=1)
-            grad_contexts[i] = to_context
-            alpha = weights[:, i, : i + 1]
+            grad_contexts[i], alpha = to_context, weights[:, i, : i + 1]
             grad_alpha = torch.bmm(grad_contexts[i].view(len(k), 1, -1), turned_v[:, :, : i + 1]).squeeze(1)
             grad_l = torch.ops.aten._softmax_backward_data(grad_alpha, alpha, 1, alpha.dtype)
             grad_logits[:, i, : i + 1] = grad_l

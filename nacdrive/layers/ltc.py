@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from nacdrive.layers.windowed import WindowedLayer
+from nacdrive.layers.windowed import WindowedLayer, unfolds_of
 from nacdrive.nac.wiring import Wiring
 
 CHUNK = 2**18  # synapses times samples that are computed at once, to stay in the cache
@@ -28,7 +28,7 @@ class LTCLayer(WindowedLayer):
     def build(self, *, unfolds: int = 6, wiring: Wiring | None = None) -> None:
         """``wiring``: which synapses exist, with ``d_model`` motor neurons; all of ``d_model`` neurons by default."""
         in_features, d_model = self.in_features, self.d_model
-        self.unfolds = unfolds
+        self.unfolds = unfolds_of(unfolds)
         self.units = d_model if wiring is None else wiring.units
         self.input_weight = nn.Parameter(torch.ones(in_features))
         self.input_bias = nn.Parameter(torch.zeros(in_features))
@@ -37,24 +37,20 @@ class LTCLayer(WindowedLayer):
         self.leak = nn.Parameter(torch.empty(self.units).uniform_(0.001, 1.0))
         self.resting = nn.Parameter(torch.empty(self.units).uniform_(-0.2, 0.2))
         self.capacity = nn.Parameter(torch.empty(self.units).uniform_(0.4, 0.6))
-        self.output_weight = nn.Parameter(torch.ones(d_model))
-        self.output_bias = nn.Parameter(torch.zeros(d_model))
+        self.output_weight, self.output_bias = nn.Parameter(torch.ones(d_model)), nn.Parameter(torch.zeros(d_model))
 
     def project(self, x: Tensor) -> Tensor:
         """Leak and sensory currents, which a gap does not change: [..., 2 * units], numerator and denominator."""
         inputs = torch.addcmul(self.input_bias, x, self.input_weight)
         leak = softplus(self.leak)
         fixed = torch.stack([leak * self.resting, leak])
-        u: Tensor = (self.sensory(inputs.flatten(0, -2)) + fixed).reshape(*x.shape[:-1], -1)
-        return u
+        return cast(Tensor, (self.sensory(inputs.flatten(0, -2)) + fixed).reshape(*x.shape[:-1], -1))
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
         u = u.view(*u.shape[:2], 2, self.units)
-        ds = (dt / self.unfolds)[..., None, None]
-        capacity = softplus(self.capacity)
+        ds, capacity = (dt / self.unfolds)[..., None, None], softplus(self.capacity)
         parameters = self.recurrent.parameters_of_currents()
-        v = u.new_zeros(len(u), self.units)
-        states = []
+        v, states = u.new_zeros(len(u), self.units), []
         for u_i, ds_i in zip(u.unbind(1), ds.unbind(1), strict=True):
             for _ in range(self.unfolds):
                 above, below = (ds_i * (u_i + currents(v, *parameters))).unbind(1)
@@ -100,8 +96,7 @@ class Synapses(nn.Module):
 
 def currents(v: Tensor, sigma: Tensor, shift: Tensor, weight: Tensor) -> Tensor:
     """Potentials v [N, sources] -> sum_j W_ijk sigmoid(sigma_ij v_j + shift_ij), [N, k, targets]."""
-    y: Tensor = _Currents.apply(v, sigma, shift, weight)  # type: ignore[no-untyped-call]
-    return y
+    return cast(Tensor, _Currents.apply(v, sigma, shift, weight))  # type: ignore[no-untyped-call]
 
 
 class _Currents(torch.autograd.Function):

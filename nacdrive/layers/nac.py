@@ -5,7 +5,7 @@ Policies that drive use the gap between frames (``time_input="gap"``): absolute 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -15,8 +15,7 @@ from torch.nn import functional as F
 from nacdrive.layers.base import SequenceLayer
 from nacdrive.nac import NAC, KeyState, NACKey, State, Wiring
 
-GROUPS = ("inter", "command", "motor")
-GATES = ("phi", "omega", "rho")
+GROUPS, GATES = ("inter", "command", "motor"), ("phi", "omega", "rho")
 OF_MOMENT = ("sensory", "inter", "command")
 """Groups of neurons of which ``NACKey`` has one for each moment, not for each pair."""
 
@@ -29,9 +28,7 @@ class CircuitLayer(SequenceLayer):
     """What ``nac`` must be told for a query to see its past alone."""
 
     def forward(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
-        y = self.nac(x, t=t, key_padding_mask=padding, window=self.window, **self.causal)
-        assert isinstance(y, Tensor)
-        return y
+        return cast(Tensor, self.nac(x, t=t, key_padding_mask=padding, window=self.window, **self.causal))
 
     def last(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
         """See ``SequenceLayer.last``; the pairs of the last query alone are computed."""

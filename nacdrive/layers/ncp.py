@@ -6,7 +6,7 @@ Unlike there, every sequence of a batch has times of its own.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from nacdrive.layers.ltc import LTCLayer
 from nacdrive.layers.windowed import WindowedLayer
+from nacdrive.nac.validation import whole
 from nacdrive.nac.wiring import DEFAULT_SEED, Wiring, auto_ncp
 
 
@@ -45,6 +46,7 @@ class CfCLayer(WindowedLayer):
     time_sense = "gaps"
 
     def build(self, *, backbone_units: int = 128) -> None:
+        whole(backbone_units >= 1, "backbone_units", backbone_units, "1 or more")
         in_features, d_model = self.in_features, self.d_model
         joint = nn.Linear(in_features + d_model, backbone_units)
         nn.init.xavier_uniform_(joint.weight)
@@ -56,13 +58,11 @@ class CfCLayer(WindowedLayer):
             nn.init.xavier_uniform_(weight)
 
     def project(self, x: Tensor) -> Tensor:
-        u: Tensor = 0.666 * self.input(x)
-        return u
+        return cast(Tensor, 0.666 * self.input(x))
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
         recurrent, heads, bias = 0.666 * self.recurrent.t(), 1.7159 * self.heads.weight.t(), self.heads.bias
-        h = u.new_zeros(len(u), self.d_model)
-        states = []
+        h, states = u.new_zeros(len(u), self.d_model), []
         for u_i, dt_i in zip(u.unbind(1), dt.unsqueeze(-1).unbind(1), strict=True):
             mixed = torch.addmm(bias, torch.addmm(u_i, h, recurrent).tanh(), heads)
             f, k = mixed[:, : 2 * self.d_model].tanh().chunk(2, dim=1)

@@ -6,13 +6,13 @@ The recurrences of both, elementwise, have no autograd graph that grows with the
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from nacdrive.layers.windowed import InputLayer, WindowedLayer
-from nacdrive.nac.validation import tracing
+from nacdrive.nac.validation import tracing, whole
 
 EVEN = 1e-4  # gaps that differ from 1 by less count as even
 
@@ -32,6 +32,7 @@ class S4Layer(InputLayer):
     time_sense = "gaps"
 
     def build(self, *, state: int = 64) -> None:
+        whole(state >= 2, "state", state, "2 or more")
         d_model = self.d_model
         modes = state // 2
         self.input = nn.Linear(self.in_features, d_model)
@@ -40,24 +41,30 @@ class S4Layer(InputLayer):
         self.log_delta = nn.Parameter(torch.empty(d_model).uniform_(math.log(1e-3), math.log(1e-1)))
         # Real and imaginary part, so that every optimizer and every file format can hold it.
         self.C = nn.Parameter(torch.randn(d_model, modes, 2) * math.sqrt(0.5))
-        self.D = nn.Parameter(torch.randn(d_model))
-        self.out = nn.Linear(d_model, 2 * d_model)
+        self.D, self.out = nn.Parameter(torch.randn(d_model)), nn.Linear(d_model, 2 * d_model)
 
     def optimizer_options(self) -> dict[str, dict[str, float]]:
         """See ``SequenceLayer.optimizer_options``; as the authors of S4 advise."""
         return {name: {"lr": 1e-3, "weight_decay": 0.0} for name in ("log_decay", "frequency", "log_delta")}
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
+        wide, dt = self._wide(u), self._wide(dt)
         if tracing() or dt.requires_grad:  # the others give times no gradient
-            y = self.recur_real(u, dt)
+            y = self.recur_real(wide, dt)
         else:
-            y = self.convolve(u) if bool(((dt - 1).abs() < EVEN).all()) else self.recur(u, dt)
-        return nn.functional.glu(self.out(nn.functional.gelu(y + self.D * u)))
+            y = self.convolve(wide) if bool(((dt - 1).abs() < EVEN).all()) else self.recur(wide, dt)
+        return nn.functional.glu(self.out(nn.functional.gelu((y + self.D * wide).to(u.dtype))))
 
     def _system(self) -> tuple[Tensor, Tensor]:
         """A delta and C / A, [d_model, modes] complex."""
-        A = torch.complex(-self.log_decay.exp(), self.frequency)
-        return A * self.log_delta.exp().unsqueeze(-1), 2 * torch.view_as_complex(self.C) / A
+        decay, frequency, delta, C = map(self._wide, (self.log_decay, self.frequency, self.log_delta, self.C))
+        A = torch.complex(-decay.exp(), frequency)
+        return A * delta.exp().unsqueeze(-1), 2 * torch.view_as_complex(C) / A
+
+    @staticmethod
+    def _wide(x: Tensor) -> Tensor:
+        """At least in single precision: there are no complex numbers of less."""
+        return x.to(torch.promote_types(x.dtype, torch.float32))
 
     def convolve(self, u: Tensor) -> Tensor:
         """Steps of one gap each: u [N, L, d_model] -> y of the same shape."""
@@ -66,8 +73,7 @@ class S4Layer(InputLayer):
         powers = torch.exp(rate.unsqueeze(-1) * torch.arange(L, device=u.device))
         kernel = torch.einsum("dn,dnl->ld", readout * torch.expm1(rate), powers).real
         spectrum = torch.fft.rfft(u, 2 * L, dim=1) * torch.fft.rfft(kernel, 2 * L, dim=0)
-        y: Tensor = torch.fft.irfft(spectrum, 2 * L, dim=1)[:, :L]
-        return y
+        return torch.fft.irfft(spectrum, 2 * L, dim=1)[:, :L]
 
     def recur(self, u: Tensor, dt: Tensor) -> Tensor:
         """Steps of gaps dt [N, L]: u [N, L, d_model] -> y of the same shape."""
@@ -164,8 +170,7 @@ class DeepStateLayer(WindowedLayer):
 
 def linear_scan(a: Tensor, b: Tensor) -> Tensor:
     """h [L, ...] of h_i = a_i h_{i-1} + b_i with h_{-1} = 0; a and b are alike, [L, ...], real or complex."""
-    h: Tensor = _LinearScan.apply(a, b)  # type: ignore[no-untyped-call]
-    return h
+    return cast(Tensor, _LinearScan.apply(a, b))  # type: ignore[no-untyped-call]
 
 
 def sequential(a: Tensor, b: Tensor) -> Tensor:
@@ -207,6 +212,5 @@ class _LinearScan(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         a, h = ctx.saved_tensors
         # The gradient of b obeys the same recurrence, backwards in time.
-        later = torch.cat([torch.zeros_like(a[:1]), a.conj().resolve_conj()[1:].flip(0)])
-        grad_b = _run(later, grad.flip(0)).flip(0)
+        grad_b = _run(torch.cat([torch.zeros_like(a[:1]), a.conj().resolve_conj()[1:].flip(0)]), grad.flip(0)).flip(0)
         return grad_b * torch.cat([torch.zeros_like(h[:1]), h[:-1]]).conj(), grad_b

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from nacdrive.layers.base import SequenceLayer, sliding_windows
 from nacdrive.nac.streaming import check_state
-from nacdrive.nac.validation import check_step, check_times, check_tokens
+from nacdrive.nac.validation import check_step, check_times, check_tokens, whole
 
 
 class WindowState(NamedTuple):
@@ -48,10 +48,10 @@ class WindowedLayer(SequenceLayer):
 
     def forward(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
         """See ``SequenceLayer.forward``; without ``t`` the steps that are no padding are one ``gap_s`` apart."""
+        check_tokens("x", x, self.in_features, next(self.parameters(), x), padding)
         if torch.is_autocast_enabled(x.device.type):
             with torch.autocast(x.device.type, enabled=False):
                 return WindowedLayer.forward(self, x.to(next(self.parameters(), x).dtype), t, padding)
-        check_tokens("x", x, self.in_features, next(self.parameters(), x), padding)
         B, T, _ = x.shape
         t = None if t is None else check_times("t", t, B, T)
         present = torch.ones((B, T), dtype=torch.bool, device=x.device) if padding is None else ~padding
@@ -89,10 +89,10 @@ class WindowedLayer(SequenceLayer):
 
     def step(self, x: Tensor, t: Tensor | None, state: WindowState) -> tuple[Tensor, WindowState]:
         """See ``SequenceLayer.step``; the pass is made anew over the window."""
+        check_step(x, t, len(x), self.in_features, next(self.parameters(), x))
         if torch.is_autocast_enabled(x.device.type):
             with torch.autocast(x.device.type, enabled=False):
                 return WindowedLayer.step(self, x.to(next(self.parameters(), x).dtype), t, state)
-        check_step(x, t, len(x), self.in_features, next(self.parameters(), x))
         now = self.project(x).unsqueeze(1)
         check_state(state, WindowState, "u", (len(x), -1, now.shape[2]), now.dtype, x)
         window, u, past = state
@@ -106,11 +106,16 @@ class WindowedLayer(SequenceLayer):
         return self._scan(now, stamp, None)[:, -1], WindowState(window, now, stamp)
 
 
+def unfolds_of(unfolds: int) -> int:
+    """``unfolds`` steps of a solver, which must be some."""
+    whole(unfolds >= 1, "unfolds", unfolds, "1 step or more")
+    return unfolds
+
+
 class InputLayer(WindowedLayer):
     """A windowed layer whose work on single steps is the linear map ``input``."""
 
     input: nn.Linear
 
     def project(self, x: Tensor) -> Tensor:
-        u: Tensor = self.input(x)
-        return u
+        return cast(Tensor, self.input(x))

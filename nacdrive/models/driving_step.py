@@ -4,7 +4,7 @@ they compute, most of all where a simulator's drawing has emptied the caches.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from nacdrive.models.driving import DrivingNetwork
 from nacdrive.nac.kernels.key_step import array_of
-from nacdrive.nac.streaming import Snapshot
+from nacdrive.nac.streaming import Snapshot, hooks_of
 
 MOST = 5_000_000
 """Multiplications of the convolutions up to which NumPy is the faster one; the published ones take 2 million."""
@@ -83,11 +83,6 @@ class DrivingStep:
         """What the sequence layer gives, [1, d_model], -> [outputs]."""
         (hidden, hidden_bias), (weight, bias) = self.hidden, self.last
         return cast("NDArray[np.float32]", (np.maximum(y.numpy() @ hidden + hidden_bias, 0) @ weight + bias)[0])
-
-
-def hooks_of(network: nn.Module) -> list[dict[int, Any]]:
-    """Tables of hooks, empty where nobody looks on."""
-    return [table for part in network.modules() for table in (part._forward_hooks, part._forward_pre_hooks)]
 
 
 def is_usual(conv: nn.Conv2d) -> bool:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -251,8 +251,7 @@ class EffectMeter:
             pictures = torch.from_numpy(np.concatenate([decision.frame[np.newaxis], painted]))
             newest = network.features(pictures.to(next(network.parameters()).device))
             window = torch.cat([newest[:0] if decision.past is None else decision.past, newest[:1]])
-            steps = len(window)
-            times = [float(t) for t in decision.times]
+            steps, times = len(window), [float(t) for t in decision.times]
             backs = [back for back in range(1, min(config.window, steps)) if back not in self.hidden]
             parts = [frame_part(back, times[-1] - times[-1 - back]) for back in backs]
             parts += [region_part(i) for i in range(len(painted))]
@@ -282,9 +281,7 @@ class EffectMeter:
         if self.nac is None:
             return y.new_zeros(0, len(y))
         merged = self._merged[-1][0, -1].view(self.nac.num_heads, -1)
-        weight = self.nac.out_proj.weight.view(len(y), self.nac.num_heads, -1)
-        without: Tensor = y - (weight * merged).sum(dim=-1).T
-        return without
+        return cast(Tensor, y - (self.nac.out_proj.weight.view(len(y), self.nac.num_heads, -1) * merged).sum(dim=-1).T)
 
 
 @dataclass(frozen=True)

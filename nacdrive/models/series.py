@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -99,8 +99,7 @@ class SeriesNetwork(nn.Module):
         hidden = padding if x.shape[1] == padding.shape[1] else None
         times = None if config.gap_s is None else t - t[:, :1]
         y = self.sequence.last(x, times, hidden) if config.read == "last" else self.sequence(x, times, hidden)
-        answers: Tensor = self.head(y)
-        return answers
+        return cast(Tensor, self.head(y))
 
 
 def margins(length: int, kernel: int, stride: int) -> tuple[int, int]:

@@ -42,8 +42,7 @@ class Synapses(nn.Module):
         if polarity != "free":
             self.register_buffer("sign", adjacency.to(torch.int8))
         with torch.no_grad():
-            fan_in = self.mask.sum(0).clamp(min=1)
-            self.weight.normal_().mul_(gain / fan_in.sqrt())
+            self.weight.normal_().mul_(gain / self.mask.sum(0).clamp(min=1).sqrt())
             if polarity != "free":
                 self.weight.abs_().mul_(self.sign)
 
@@ -151,12 +150,10 @@ class Backbone(nn.Module):
 
     def __init__(self, wiring: Wiring, copies: int, activation: str, unfolds: int, polarity: str) -> None:
         super().__init__()
-        self.activation = activation
-        self.unfolds = unfolds
+        self.activation, self.unfolds = activation, unfolds
         self._pruned: tuple[object, NeuronOrder] | None = None  # made by ``_order``, never saved
         self._patterns: dict[bool, Pattern] = {}  # of that order, made by ``_pattern``
-        inner = torch.from_numpy(wiring.adjacency)
-        outer = torch.from_numpy(wiring.sensory_adjacency)
+        inner, outer = torch.from_numpy(wiring.adjacency), torch.from_numpy(wiring.sensory_adjacency)
         motor, command, inter = (torch.from_numpy(wiring.neurons(g)) for g in ("motor", "command", "inter"))
         gain = GAINS[activation]
         if wiring.layered:
@@ -287,8 +284,7 @@ class Backbone(nn.Module):
         needed = self.motor.mask.any(1)
         if not bool(needed.any()):
             return NeuronOrder()
-        updated = torch.zeros_like(needed)
-        source = torch.zeros_like(needed)
+        updated, source = torch.zeros_like(needed), torch.zeros_like(needed)
         if self.command is not None:
             loops = self.command.mask
             for _ in range(self.unfolds - 1):
@@ -327,8 +323,7 @@ class Backbone(nn.Module):
             w, b = w1 + w @ wr, b1 + (b.unsqueeze(1) @ wr).squeeze(1)
         w, b = w @ w3, (b.unsqueeze(1) @ w3).squeeze(1) + b3
         depth = w.shape[1] // 2
-        first = FirstLayer(w[:, :depth], w[:, depth:], b)
-        return first, FusedWeights(None, None, None, None, None, None, "linear", 1)
+        return FirstLayer(w[:, :depth], w[:, depth:], b), FusedWeights(None, None, None, None, None, None, "linear", 1)
 
 
 class TimeGate(nn.Module):

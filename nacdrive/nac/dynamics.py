@@ -93,10 +93,8 @@ class Euler:
         for p in range(power + 1, power + self.doublings + 1):
             finer = _euler_power_of_two(phi, omega, t, p)
             # Steps that were cut to 1/omega agree on the equilibrium, which says nothing about a(t).
-            free = t * omega < 2 ** (p - 1)
-            near = free & ((finer - a).abs() <= self.rtol * finer.abs())
-            a = torch.where(done, a, finer)
-            done = done | near
+            near = (t * omega < 2 ** (p - 1)) & ((finer - a).abs() <= self.rtol * finer.abs())
+            a, done = torch.where(done, a, finer), done | near
         return a
 
 

@@ -90,8 +90,7 @@ class NACKey(nn.Module):
         self.gamma = nn.Parameter(torch.ones(num_heads))
         rates = torch.logspace(0, -2, num_heads)
         # Where softplus gives the rates.
-        self.omega = nn.Parameter(rates.expm1().log())
-        self.rho = nn.Parameter(rates.expm1().log())
+        self.omega, self.rho = nn.Parameter(rates.expm1().log()), nn.Parameter(rates.expm1().log())
         self.time_frequencies = nn.Parameter(torch.logspace(0, -3, time_features)) if time_features else None
         self.register_buffer("time_scale", torch.tensor(float(time_scale)))
 

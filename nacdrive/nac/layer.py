@@ -120,8 +120,7 @@ class NAC(nn.Module):
         check_sizes(d_model, num_heads, in_features, topk, sparsity, time_scale, time_features, dropout)
         whole(backbone_units is None or backbone_units >= 5, "backbone_units", backbone_units, "5 or more, or None")
         whole(unfolds >= 1, "unfolds", unfolds, "1 or more")
-        sizes = {"out_features": out_features, "sqrt_blocks": sqrt_blocks, "sqrt_block": sqrt_block}
-        for name, size in sizes.items():
+        for name, size in {"out_features": out_features, "sqrt_blocks": sqrt_blocks, "sqrt_block": sqrt_block}.items():
             whole(size is None or size >= 1, name, size, "1 or more, or None")
         one_of("selection", selection, SELECTIONS)
         one_of("activation", activation, ACTIVATIONS)
@@ -133,20 +132,14 @@ class NAC(nn.Module):
         scaled = isinstance(logit_scale, bool) or 0 < logit_scale < math.inf
         require(scaled, "logit_scale", logit_scale, "True, False or a positive number")
 
-        self.d_model = d_model
-        self.num_heads = num_heads
+        self.d_model, self.num_heads = d_model, num_heads
         self.head_dim = depth = d_model // num_heads
-        self.topk = topk
-        self.selection = selection
-        self.sqrt_blocks = sqrt_blocks
-        self.sqrt_block = sqrt_block
+        self.topk, self.selection, self.sqrt_blocks, self.sqrt_block = topk, selection, sqrt_blocks, sqrt_block
         self.time_input = time_input
-        self.in_features = in_features or d_model
-        self.out_features = out_features or d_model
+        self.in_features, self.out_features = in_features or d_model, out_features or d_model
         self.dropout = dropout
         seed = DEFAULT_SEED if seed is None else seed
-        self.time_features = time_features
-        self.polarity = polarity
+        self.time_features, self.polarity = time_features, polarity
         self._sensory_wiring = partial(sensory_wiring, d_model=d_model, sparsity=sparsity, gate=gate, seed=seed)
         self.wiring = wiring or backbone_wiring(2 * depth, d_model, sparsity, gate, seed, backbone_units)
         inputs = self.wiring.inputs
@@ -285,8 +278,7 @@ class NAC(nn.Module):
         if self.input_norm is not None:
             x = self.input_norm(x)
         qkv = F.linear(self._timed(x.unsqueeze(1), clock)[:, 0], weights.qkv, weights.qkv_bias)
-        like = self.out_proj.weight.dtype
-        compiled = weights.compiled
+        like, compiled = self.out_proj.weight.dtype, weights.compiled
         if compiled is not None and numba.ENABLED and qkv.dtype == dtype and not (self.training and self.dropout):
             memory, here = compiled.advance(qkv, state.memory)
             state = State(memory, state.seen + 1, t, times, weights)
@@ -358,10 +350,9 @@ class NAC(nn.Module):
     def _sensory_gates(self) -> list[Synapses]:
         """Fresh ones of q, k and v: values have no time features."""
         timed = self._sensory_wiring(self.in_features + 2 * self.time_features)
-        plain = self._sensory_wiring(self.in_features) if self.time_features else timed
         return [
             Synapses(torch.from_numpy(w.sensory_adjacency[:, w.neurons("inter")]), 1, 1.0, self.polarity)
-            for w in (timed, timed, plain)
+            for w in (timed, timed, self._sensory_wiring(self.in_features) if self.time_features else timed)
         ]
 
     def _projection(self) -> nn.Linear:
@@ -487,8 +478,7 @@ class NAC(nn.Module):
         with torch.no_grad():
             index = select(q.detach(), k.detach(), mask, self._choice)
             flat = None if index is None else index.flatten(1, 2)
-        prune = not detailed and q.device.type == "cpu" and not tracing()
-        first, w = self._fused(wide, prune)
+        first, w = self._fused(wide, not detailed and q.device.type == "cpu" and not tracing())
         tokens = self._tokens(q, k, v, tau.to(wide), None if tau_k is None else tau_k.to(wide), first)
         problem = PairProblem(flat, mask, k.shape[2], self.options, self.dropout if self.training else 0.0, low)
         if self._score_counts:

@@ -53,8 +53,7 @@ class AttentionMask:
             if self.window is not None:
                 seen = seen & (keys > position - self.window)
         if self.padding is not None:
-            flat = keys.clamp(min=0) + sequence * self.padding.shape[1]
-            seen = seen & ~self.padding.reshape(-1)[flat]
+            seen = seen & ~self.padding.reshape(-1)[keys.clamp(min=0) + sequence * self.padding.shape[1]]
         return seen
 
 

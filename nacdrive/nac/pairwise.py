@@ -137,8 +137,7 @@ def attend(
     """
     content, rate = motor.unbind(1)
     phi = torch.sigmoid(content) if o.phi == "sigmoid" else torch.tanh(content) if o.phi == "tanh" else content
-    omega = F.softplus(rate) + o.eps
-    t_ij = torch.sigmoid(gate)
+    omega, t_ij = F.softplus(rate) + o.eps, torch.sigmoid(gate)
     logits = o.dynamics(phi, omega, t_ij)
     if scale is not None:
         logits = logits * scale
@@ -242,12 +241,10 @@ def all_pairs(tokens: Tokens, w: FusedWeights, scale: Tensor | None, problem: Pa
     heads, queries, _ = tokens.zq.shape
     rows, allowed = problem.rows(heads, 0, queries)
     n = rows.shape[-1]
-    z = gather_rows(tokens.zk, rows) + tokens.zq.unsqueeze(2)
-    motor, inter, command = pair_logits(z.flatten(1, 2), w)
+    motor, inter, command = pair_logits((gather_rows(tokens.zk, rows) + tokens.zq.unsqueeze(2)).flatten(1, 2), w)
     gate, _, _ = gate_argument(gather_rows(tokens.tk, rows), tokens.tq, tokens.tau)
     keep = F.dropout(torch.ones_like(gate), problem.dropout) if problem.dropout else None
-    o = problem.options
-    attention = attend(motor.reshape(heads, 2, queries, n), gate, allowed, scale, keep, o, tokens.score)
+    attention = attend(motor.reshape(heads, 2, queries, n), gate, allowed, scale, keep, problem.options, tokens.score)
     y = (attention.mix.unsqueeze(2) @ gather_rows(tokens.v, rows)).squeeze(2)
     width = (heads, queries, n, -1)
     return Pairs(y, attention, rows % problem.keys, allowed, inter.view(width), command.view(width))

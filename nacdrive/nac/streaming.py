@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from nacdrive.nac.backbone import FusedWeights
 from nacdrive.nac.kernels.numba.step import CompiledStep
+from nacdrive.nac.validation import check_tensor
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class State:
 
 def check_state(state: object, kind: type, name: str, sizes: tuple[int, ...], dtype: torch.dtype, x: Tensor) -> None:
     """Check that a state is of ``kind``, and ``name`` in it, unless None, of ``sizes`` (-1: any), dtype and device."""
+    check_tensor("x", x)
     has = f"state is a {type(state).__name__}"
     if isinstance(state, kind):
         if (memory := getattr(state, name)) is None:
@@ -60,6 +62,11 @@ class StepWeights(NamedTuple):
     compiled: CompiledStep | None  # where kernels take the step
 
 
+def hooks_of(module: nn.Module) -> list[dict[int, Any]]:
+    """Tables of hooks, empty where nobody looks on, nor makes weights anew for every call, as pruning does."""
+    return [table for part in module.modules() for table in (part._forward_hooks, part._forward_pre_hooks)]
+
+
 class Snapshot:
     """The parameters and buffers of a module, to notice whether they have changed since.
 
@@ -79,8 +86,7 @@ class Snapshot:
     @staticmethod
     def of(module: nn.Module) -> Snapshot | None:
         """None where changes could not be noticed: inference tensors do not count theirs."""
-        inference = any(x.is_inference() for x in [*module.parameters(), *module.buffers()])
-        return None if inference else Snapshot(module)
+        return None if any(x.is_inference() for x in [*module.parameters(), *module.buffers()]) else Snapshot(module)
 
     def is_current(self, module: nn.Module) -> bool:
         """Whether they are those of ``module`` and unchanged: a write raises a tensor's version, ``.to()`` moves it."""

@@ -207,8 +207,7 @@ def _band(q: Tensor, k: Tensor, mask: AttentionMask, window: int, topk: int | No
     def choose(part: Tensor, r: AttentionMask) -> Tensor:
         keys = band(r)
         rows = k[:, torch.arange(k.shape[1], device=k.device).view(-1, 1, 1), keys.clamp(min=0)]
-        scores = (rows @ part.unsqueeze(-1)).squeeze(-1)
-        best = top_k(scores.masked_fill(~r.allowed(keys), -math.inf), topk)
+        best = top_k((rows @ part.unsqueeze(-1)).squeeze(-1).masked_fill(~r.allowed(keys), -math.inf), topk)
         return r.position.unsqueeze(-1) - best
 
     return in_rows(q, mask, window * k.shape[-1], choose)
@@ -265,9 +264,7 @@ def inside_by_query(q: Tensor, tiles: Tensor, best: Tensor, mask: AttentionMask,
 def inside_by_block(q: Tensor, tiles: Tensor, best: Tensor, mask: AttentionMask, topk: int, keys: int) -> Tensor:
     """The same: each block scores all queries that search it, in one product, and names its best keys to them."""
     heads, batch, total, size, depth = tiles.shape
-    count = best.shape[3]
-    queries = batch * q.shape[2]
-    every = heads * batch * total
+    count, queries, every = best.shape[3], batch * q.shape[2], heads * batch * total
     block, visits = (best + (torch.arange(heads * batch) * total).view(heads, batch, 1, 1)).flatten().sort()
     ends = torch.bincount(block, minlength=every).cumsum(0).tolist()
     starts = [0, *ends[:-1]]
@@ -293,8 +290,7 @@ def inside_by_block(q: Tensor, tiles: Tensor, best: Tensor, mask: AttentionMask,
             key = torch.where(key < keys, key, -1)
             inside.masked_fill_(~mask.allowed_of(query[here] % queries, key), -math.inf)
         chosen = top_k(inside, keep)
-        scores[visits[here]] = inside.gather(1, chosen)
-        winners[visits[here]] = chosen + number
+        scores[visits[here]], winners[visits[here]] = inside.gather(1, chosen), chosen + number
         first = last
     shape = (*best.shape[:3], count * keep)
     index = winners.view(shape).gather(-1, top_k(scores.view(shape), topk))
@@ -332,6 +328,5 @@ def top_k(scores: Tensor, k: int) -> Tensor:
         return _largest(scores, k)
     tiles = scores.view(*scores.shape[:-1], group, groups)
     best = top_k(tiles.amax(-2), k)
-    inside = tiles.gather(-1, best.unsqueeze(-2).expand(*best.shape[:-1], group, k)).flatten(-2)
-    chosen = _largest(inside, k)
+    chosen = _largest(tiles.gather(-1, best.unsqueeze(-2).expand(*best.shape[:-1], group, k)).flatten(-2), k)
     return best.gather(-1, chosen % k) + torch.div(chosen, k, rounding_mode="floor") * groups

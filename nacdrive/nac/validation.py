@@ -39,6 +39,11 @@ def one_of(name: str, value: object, allowed: Sequence[str]) -> None:
     require(isinstance(value, str) and value in allowed, name, value, "one of " + ", ".join(allowed))
 
 
+def check_dropout(dropout: float) -> None:
+    """Raise ``ValueError`` unless ``dropout`` is a share of what is there."""
+    require(isinstance(dropout, (int, float)) and 0 <= dropout < 1, "dropout", dropout, "0 <= dropout < 1")
+
+
 def check_heads(d_model: int, num_heads: int) -> None:
     """Raise ``ValueError`` unless the heads divide the width."""
     whole(num_heads >= 1, "num_heads", num_heads, "1 or more")
@@ -63,20 +68,30 @@ def check_sizes(
     require(sparsity == 0 or 0.1 <= sparsity <= 0.9, "sparsity", sparsity, "0 or 0.1 to 0.9")
     require(0 < time_scale < math.inf, "time_scale", time_scale, "a positive number of seconds")
     whole(time_features >= 0, "time_features", time_features, "0 or more frequencies")
-    require(0 <= dropout < 1, "dropout", dropout, "0 <= dropout < 1")
+    check_dropout(dropout)
+
+
+def check_tensor(name: str, x: object) -> None:
+    """Raise ``ValueError`` for what is no tensor, such as an array or a list."""
+    if not isinstance(x, Tensor):
+        raise ValueError(f"{name} is a {type(x).__name__}; allowed is a torch tensor")
 
 
 def check_tokens(name: str, x: Tensor, features: int, weight: Tensor, padding: Tensor | None = None) -> None:
     """Check the shape ``[B, T, features]`` and that the dtype is that of the weights (unless under autocast)."""
+    check_tensor(name, x)
     if x.ndim != 3 or x.shape[-1] != features or 0 in x.shape:
         raise ValueError(f"{name} has shape {tuple(x.shape)}; allowed is [batch, time, {features}], none of them 0")
     if not x.is_floating_point():
         raise ValueError(f"{name} has dtype {x.dtype}; allowed is a floating point dtype")
     if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
         raise ValueError(f"{name} has dtype {x.dtype}; allowed is that of the layer, {weight.dtype} (or use autocast)")
-    if padding is not None and padding.dtype != torch.bool:
+    if padding is None:
+        return
+    check_tensor("key_padding_mask", padding)
+    if padding.dtype != torch.bool:
         raise ValueError(f"key_padding_mask has dtype {padding.dtype}; allowed is torch.bool, True = padding")
-    if padding is not None and padding.shape != x.shape[:2]:
+    if padding.shape != x.shape[:2]:
         raise ValueError(f"key_padding_mask has shape {tuple(padding.shape)}; allowed is {list(x.shape[:2])}")
 
 
@@ -99,17 +114,24 @@ def check_inputs(
 
 def check_step(x: Tensor, t: Tensor | None, batch: int, features: int, weight: Tensor) -> None:
     """Check one live step of ``batch`` sequences: ``x [B, features]`` and times ``t [B]``, or None."""
+    check_tensor("x", x)
     if x.ndim != 2 or x.shape[0] != batch:
         raise ValueError(f"x has shape {tuple(x.shape)}; allowed is [{batch}, {features}], as in the state")
     check_tokens("x", x.unsqueeze(1), features, weight)
-    if t is not None and (shape := getattr(t, "shape", ())) != (batch,):
-        raise ValueError(f"t has shape {tuple(shape)}; allowed is [{batch}] (seconds)")
+    if t is not None:
+        _check_seconds("t", t, (batch,))
 
 
 def check_times(name: str, t: Tensor, batch: int, steps: int) -> Tensor:
     """Check times in seconds and return them as floating point ``[B, T]``."""
-    if (shape := getattr(t, "shape", ())) not in ((steps,), (batch, steps)):
-        raise ValueError(f"{name} has shape {tuple(shape)}; allowed is [{steps}] or [{batch}, {steps}] (seconds)")
+    _check_seconds(name, t, (steps,), (batch, steps))
+    return (t if t.is_floating_point() else t.double()).expand(batch, steps)
+
+
+def _check_seconds(name: str, t: Tensor, *shapes: tuple[int, ...]) -> None:
+    check_tensor(name, t)
+    if t.shape not in shapes:
+        allowed = " or ".join(str(list(shape)) for shape in shapes)
+        raise ValueError(f"{name} has shape {tuple(t.shape)}; allowed is {allowed} (seconds)")
     if t.dtype == torch.bool or t.is_complex():
         raise ValueError(f"{name} has dtype {t.dtype}; allowed is a real dtype (seconds)")
-    return (t if t.is_floating_point() else t.double()).expand(batch, steps)

@@ -117,13 +117,9 @@ def draw_synapses(
     """``adjacency`` and ``sensory_adjacency`` of an NCP, to be left unchanged; arguments in the order of ``ncp``'s."""
     inputs, inter, command, motor = sizes
     sensory_fanout, inter_fanout, recurrent_command_synapses, motor_fanin = fans
-    rng = np.random.RandomState(seed)
-    units = inter + command + motor
-    adjacency = np.zeros((units, units), dtype=np.int32)
-    sensory = np.zeros((inputs, units), dtype=np.int32)
-    motors = np.arange(motor)
-    commands = np.arange(motor, motor + command)
-    inters = np.arange(motor + command, units)
+    rng, units = np.random.RandomState(seed), inter + command + motor
+    adjacency, sensory = np.zeros((units, units), dtype=np.int32), np.zeros((inputs, units), dtype=np.int32)
+    motors, commands, inters = np.arange(motor), np.arange(motor, motor + command), np.arange(motor + command, units)
     signs = np.array([-1, 1])
 
     def draw(members: NDArray[Any], count: int) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -149,8 +145,7 @@ def draw_synapses(
         reaching, sign = draw(commands, motor_fanin)
         adjacency[reaching, target] = sign
     mean_fan_out = int(np.clip(int(motor * motor_fanin / command), 1, motor))
-    mute = commands[~adjacency[np.ix_(commands, motors)].any(axis=1)]
-    for source in mute if mean_fan_out else ():
+    for source in commands[~adjacency[np.ix_(commands, motors)].any(axis=1)] if mean_fan_out else ():
         reached, sign = draw(motors, mean_fan_out)
         adjacency[source, reached] = sign
     return adjacency, sensory

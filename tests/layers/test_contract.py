@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 from nacdrive import layers
 from nacdrive.common.errors import UserError
@@ -216,7 +217,7 @@ class Late(CTRNNLayer):
 def test_at_any_time_a_layer_answers_as_a_step_that_nothing_remembers(name):
     layer, (x, t) = layer_of(name, 4), sequence()
     padding = torch.zeros(B, T, dtype=torch.bool)
-    padding[0, 2] = padding[1, 8:] = True
+    padding[1, 8:] = True
     query = torch.stack([t[:, 3], t[:, 6] + 0.01, t[:, 0], t[:, -1] + 2.0], dim=1)
     answers = layer.at(x, t, query, padding=padding)
     for row in range(B):
@@ -228,6 +229,43 @@ def test_at_any_time_a_layer_answers_as_a_step_that_nothing_remembers(name):
                     newest = x[row : row + 1, i]
             wanted, _ = layer.step(newest, time.reshape(1), state)
             torch.testing.assert_close(answers[row, place], wanted[0], atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["nac-key", "nac-elapsed", "gru-ode", "mtan", "stack"])
+def test_at_counts_padding_inside_the_window_as_one_more_step_does(name):
+    layer, (x, t) = layer_of(name, 4), sequence()
+    padding = torch.zeros(B, T, dtype=torch.bool)
+    padding[0, [1, 4]] = padding[1, 3] = padding[1, 8:] = True
+    stray = torch.where(padding, 0.0, t)
+    query = torch.stack([t[:, 2], t[:, 5], t[:, 6] + 0.01, t[:, -1] + 2.0], dim=1)
+    answers = layer.at(x.masked_fill(padding.unsqueeze(-1), torch.nan), stray, query, padding=padding)
+    for row, place in itertools.product(range(B), range(query.shape[1])):
+        end = max(i for i in range(T) if not padding[row, i] and t[row, i] <= query[row, place]) + 1
+        steps = torch.cat([x[row, :end], x[row, end - 1 : end]]).unsqueeze(0)
+        times = torch.cat([t[row, :end], query[row, place : place + 1]]).unsqueeze(0)
+        hidden = torch.nn.functional.pad(padding[row, :end], (0, 1)).unsqueeze(0)
+        torch.testing.assert_close(answers[row, place], layer(steps, times, hidden)[0, -1], atol=2e-5, rtol=1e-4)
+
+
+def test_at_takes_times_that_the_batch_shares_and_refuses_what_is_none():
+    layer, (x, t) = layer_of("ct-rnn", 4), sequence()
+    query = t[0, -3:]
+    torch.testing.assert_close(layer.at(x, t[0], query), layer.at(x, t[:1].expand(B, -1), query.expand(B, -1)))
+    nan, asked = torch.full((B, 1), torch.nan), x[:, :3]
+    for call, words in (
+        (lambda: layer.at(x, None, query), "t is a NoneType; allowed is a torch tensor"),
+        (lambda: layer.at(x, t, 0.5), "t_query is a float; allowed is a torch tensor"),
+        (lambda: layer.at(x, t, t[0, 0]), r"t_query=\[\]; allowed is \[batch, times\] \(seconds\), none of them 0"),
+        (lambda: layer.at(x, t, t[:, :0]), r"t_query=\[2, 0\]; allowed is \[batch, times\]"),
+        (lambda: layer.at(x, t, t[[0, 0, 0]]), r"t_query has shape \(3, 11\); allowed is \[11\] or \[2, 11\]"),
+        (lambda: layer.at(x, t, nan), "t_query=nan; allowed is the time of the first step or later"),
+        (lambda: layer.at(x, t[:, 1:], query), r"t has shape \(2, 10\); allowed is \[11\] or"),
+        (lambda: layer.at(x[:, 0], t, query), r"x has shape \(2, 6\)"),
+        (lambda: layer.at(x, t, query, asked[..., 1:]), r"asked has shape \(2, 3, 5\)"),
+        (lambda: layer.at(x, t, query, asked[:, 1:]), r"asked=\[2, 2, 6\]; allowed is \[2, 3, 6\]"),
+    ):
+        with pytest.raises(ValueError, match=f"^{words}"):
+            call()
 
 
 def test_at_says_what_it_cannot_answer():
@@ -297,6 +335,70 @@ def test_steps_of_another_shape_are_refused_in_one_sentence(name):
     for given, words in ((x[0], "has shape"), (x[..., 1:], "has shape"), (x[:0], "has shape"), (x.double(), "dtype")):
         with pytest.raises(ValueError, match=rf"^(x|query) has {words.removeprefix('has ')}"):
             layer(given, t[: len(given)])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("convert", [Tensor.numpy, Tensor.tolist], ids=["ndarray", "list"])
+def test_what_is_no_tensor_is_refused_in_one_sentence(name, convert):
+    (x, t), padding = sequence(), torch.zeros(B, T, dtype=torch.bool)
+    for layer in (layer_of(name, 4), layers.build("stack", D, H, 4, in_features=F, layer=name)):
+        state = layer.init_state(B)
+        for call, given, words in (
+            (layer, (convert(x), t), "(x|query)"),
+            (layer, (x, convert(t)), "t"),
+            (layer, (x, t, convert(padding)), "key_padding_mask"),
+            (layer.step, (convert(x[:, 0]), t[:, 0], state), "x"),
+            (layer.step, (x[:, 0], convert(t[:, 0]), state), "t"),
+        ):
+            with pytest.raises(ValueError, match=rf"^{words} is a (ndarray|list); allowed is a torch tensor$"):
+                call(*given)
+
+
+@torch.no_grad()
+def test_a_step_at_a_time_that_is_no_real_number_is_refused(name):
+    x, t = sequence()
+    for layer in (layer_of(name, 4), layers.build("stack", D, H, 4, in_features=F, layer=name)):
+        for wrong in (t[:, 0] > 0, t[:, 0].cfloat()):
+            with pytest.raises(ValueError, match=r"^t has dtype .*; allowed is a real dtype \(seconds\)$"):
+                layer.step(x[:, 0], wrong, layer.init_state(B))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_s4_runs_in_half_precision(kind):
+    layer, (x, t) = layer_of("s4", T), sequence()
+    for times in (None, t):
+        wanted = layer(x.to(kind).float(), times)
+        y = layer_of("s4", T).to(kind)(x.to(kind), times)
+        assert y.dtype == kind
+        torch.testing.assert_close(y.float(), wanted, atol=0.05, rtol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        *(
+            (name, {"dropout": 0.1}, "dropout=0.1; allowed is 0: ")
+            for name in ("linear-attention", "rela", "performer")
+        ),
+        ("mha", {"dropout": 3.0}, "dropout=3.0; allowed is 0 <= dropout < 1"),
+        ("mha", {"dropout": "x"}, "dropout='x'; allowed is 0 <= dropout < 1"),
+        ("nac-key", {"dropout": "x"}, "dropout='x'; allowed is 0 <= dropout < 1"),
+        *((name, {"unfolds": 0}, "unfolds=0; allowed is 1 step or more") for name in ("ltc", "mmrnn", "odeformer")),
+        ("ltc", {"unfolds": -1}, "unfolds=-1; allowed is 1 step or more"),
+        *((name, {"unfolds": 2.5}, "unfolds=2.5; allowed is a whole number") for name in ("ct-rnn", "gru-ode")),
+        ("cfc", {"backbone_units": 0}, "backbone_units=0; allowed is 1 or more"),
+        ("s4", {"state": 1}, "state=1; allowed is 2 or more"),
+        ("performer", {"features": -3}, "features=-3; allowed is 1 direction or more"),
+        ("performer", {"redraw": -1}, "redraw=-1; allowed is 0 or more"),
+        ("phased-lstm", {"open_ratio": 1.5}, "open_ratio=1.5; allowed is a share between 0 and 1"),
+        ("phased-lstm", {"periods": (0.0, 2.0)}, r"periods=\(0.0, 2.0\); allowed is "),
+    ],
+    ids=str,
+)
+def test_an_option_that_cannot_be_is_named(name, options, words):
+    with pytest.raises(ValueError, match=f"^{words}"):
+        layers.build(name, D, H, 4, **options)
 
 
 def test_gradients_reach_the_times_of_every_layer_that_feels_them(name):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.nn.utils import prune, weight_norm
 
 from nacdrive import layers
 from nacdrive.layers import contract
@@ -157,6 +158,28 @@ def test_a_step_by_numpy_notices_what_changed_and_leaves_what_is_not_its_own() -
     torch.testing.assert_close(shared[0], first, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.parametrize("name", ["query", "key", "value", "out_proj"])
+@pytest.mark.parametrize("kind", ["pruned", "weight norm", "hook"])
+@pytest.mark.filterwarnings("ignore:.*weight_norm")
+def test_a_step_uses_the_weights_that_a_hook_makes_anew(kind: str, name: str) -> None:
+    layer, (x, t) = layer_of(mode="steady"), inputs()
+    with torch.no_grad():
+        _, before = layer.step(x[:, 0], t[:, 0], layer.init_state(2, 4))
+    part = getattr(layer, name)
+    if kind == "pruned":
+        prune.l1_unstructured(part, "weight", 0.5)
+    elif kind == "weight norm":
+        weight_norm(part)
+    else:
+        part.register_forward_hook(lambda module, inputs, y: y + 1)  # with a state that has kept its weights
+    for weight in layer.parameters():
+        weight.data.mul_(1.5)
+    wanted, _ = layer.step(x[:, 1], t[:, 1], before)
+    with torch.no_grad():
+        y, _ = layer.step(x[:, 1], t[:, 1], before)
+    torch.testing.assert_close(y, wanted, rtol=1e-8, atol=1e-8)
+
+
 @torch.no_grad()
 def test_order_and_age_of_the_past_matter_and_lags_alone_know_no_clock() -> None:
     x, t = inputs()
@@ -258,7 +281,7 @@ def test_bad_input_is_refused_in_one_sentence() -> None:
         (lambda: layer.init_state(0, 4), "batch_size=0"),
         (lambda: layer.step(x[:1, 0], None, state), "as in the state"),
         (lambda: layer.step(x[:, 0], t, state), "t has shape (2, 11); allowed is [2]"),
-        (lambda: layer.step(x[:, 0], 0.5, state), "t has shape (); allowed is [2]"),
+        (lambda: layer.step(x[:, 0], 0.5, state), "t is a float; allowed is a torch tensor"),
     ):
         with pytest.raises(ValueError, match=re.escape(words)):
             call()

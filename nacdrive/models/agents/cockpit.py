@@ -48,8 +48,7 @@ class CockpitNet(Actor):
         with torch.no_grad():
             seen = self.convolutions(torch.zeros(1, view.frames, view.height, view.width)).shape[1]
         if view.instruments:
-            bars = view.frames * INSTRUMENT_PIXELS // INSTRUMENT_ROWS
-            self.panel = nn.Sequential(nn.Linear(bars, panel), nn.ReLU())
+            self.panel = nn.Sequential(nn.Linear(view.frames * INSTRUMENT_PIXELS // INSTRUMENT_ROWS, panel), nn.ReLU())
             seen += panel
         self.dense = nn.Sequential(nn.Linear(seen, hidden[0]), nn.ReLU(), nn.Linear(hidden[0], hidden[1]), nn.ReLU())
         self.memory = Memory(memory, hidden[1]) if memory is not None else None
@@ -58,8 +57,7 @@ class CockpitNet(Actor):
     def features(self, stacks: Tensor) -> Tensor:
         """Uint8 [N, *view.shape] -> float32 [N, hidden]: what the last layer decides on."""
         count, frames, height = *stacks.shape[:2], self.view.height
-        road = stacks[:, :, :height].contiguous(memory_format=torch.channels_last).float() / 255.0
-        seen = self.convolutions(road)
+        seen = self.convolutions(stacks[:, :, :height].contiguous(memory_format=torch.channels_last).float() / 255.0)
         if self.view.instruments:
             panels = stacks[:, :, height:].reshape(count, frames, INSTRUMENT_ROWS, -1)
             seen = torch.cat([seen, self.panel(panels.float().sum(dim=2).flatten(1) / BRIGHT)], dim=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -54,8 +54,7 @@ class Memory(nn.Module):
 
     def __init__(self, spec: MemorySpec, features: int) -> None:
         super().__init__()
-        self.spec = spec
-        self.into = nn.Linear(features, spec.width)
+        self.spec, self.into = spec, nn.Linear(features, spec.width)
         with quoted(f"the memory '{spec.layer}' cannot be built: ", ".", TypeError, ValueError):
             sizes = (spec.width, spec.heads, spec.window)
             self.layer: SequenceLayer = build(spec.layer, *sizes, gap_s=spec.gap_s, **spec.options)
@@ -74,8 +73,7 @@ class Memory(nn.Module):
 
     def forward(self, features: Tensor, t: Tensor, padding: Tensor) -> Tensor:
         """Whole sequences [B, T, features] at ``t`` [B, T] seconds, ``padding`` [B, T] True -> [B, T, out_features]."""
-        remembered = self.layer(self.into(features), t, padding if padding.any() else None)
-        return torch.cat([features, remembered], dim=-1)
+        return torch.cat([features, self.layer(self.into(features), t, padding if padding.any() else None)], dim=-1)
 
     def at(self, features: Tensor, t: Tensor, chosen: Tensor) -> Tensor:
         """Some decisions of sequences, each with the window before it: cheaper than ``forward`` where they are few.
@@ -89,8 +87,7 @@ class Memory(nn.Module):
         flat = (row[:, None] * chosen.shape[1] + position.clamp(min=0)).flatten()
         # Not by two indices: the gradient of index_select is far quicker.
         inputs = self.into(features).flatten(0, 1).index_select(0, flat).view(*position.shape, -1)
-        times = t.flatten()[flat].view(position.shape)
-        remembered = self.layer.last(inputs, times, padding if padding.any() else None)
+        remembered = self.layer.last(inputs, t.flatten()[flat].view(position.shape), padding if padding.any() else None)
         return torch.cat([features[row, at], remembered], dim=-1)
 
     def init_state(self, batch_size: int) -> MemoryState:
@@ -148,8 +145,7 @@ class Actor(nn.Module):
         """Uint8 [N, *view.shape] -> float32 [N, outputs], without a memory."""
         if self.memory is not None:
             raise TypeError("a policy with a memory takes decisions in their order: call step")
-        scores: Tensor = self.head(self.features(stacks))
-        return scores
+        return cast(Tensor, self.head(self.features(stacks)))
 
     def init_state(self, batch_size: int = 1) -> Any:
         assert self.memory is not None
@@ -167,8 +163,7 @@ def check_streams(layer: SequenceLayer, name: str) -> None:
     device = next((p.device for p in layer.parameters()), torch.device("cpu"))
     steps = layer.window + 3
     advice = "give one that streams, such as lstm or nac-steady"
-    was_training = layer.training
-    generator = torch.Generator().manual_seed(0)
+    was_training, generator = layer.training, torch.Generator().manual_seed(0)
     x = torch.randn(2, steps, layer.in_features, generator=generator).to(device)
     t = (layer.gap_s * (0.5 + torch.rand(2, steps, generator=generator, dtype=torch.float64))).cumsum(dim=1).to(device)
     failed = quoted(f"the memory '{name}' cannot stream (", f"): {advice}.", Exception, say=named)

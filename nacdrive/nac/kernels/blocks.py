@@ -132,8 +132,7 @@ def _backward(ctx: Any, gy: Tensor) -> tuple[Any, ...]:
     scale = None if scale is None else scale.detach().requires_grad_()
     gscale = None if scale is None else torch.zeros_like(scale)
     for number, (first, last) in enumerate(_blocks(heads, queries, problem)):
-        keys = key_set(problem, heads, first, last)
-        here = slice(first, last)
+        keys, here = key_set(problem, heads, first, last), slice(first, last)
         gate, time, slope = gate_argument(keys.take(tokens.tk), tokens.tq[:, here], tokens.tau[here], True)
         motor = ctx.motors[number].detach() if ctx.motors else backbone.motor(keys, first, last - first)
         with torch.enable_grad():

@@ -32,8 +32,7 @@ class ChunkedBackbone:
     """
 
     def __init__(self, tokens: Tokens, w: FusedWeights, problem: PairProblem) -> None:
-        self.tokens = tokens
-        self.w = w
+        self.tokens, self.w = tokens, w
         self.usual = w.activation == "sigmoid" and w.w2 is not None and w.w3 is not None
         self.buffers: dict[str, Tensor] = {}
         if self.usual and w.w2 is not None and w.w3 is not None:
@@ -123,8 +122,7 @@ class ChunkedBackbone:
         (a, b), (c, d) = part
         of_query, of_key = self.factors
         inter = self._buffer("z", (b - a) * (d - c), of_query.shape[2])
-        out = inter.view(of_query.shape[0], b - a, d - c, -1)
-        keys.multiply(of_query[:, first + a : first + b], of_key, part, out)
+        keys.multiply(of_query[:, first + a : first + b], of_key, part, inter.view(of_query.shape[0], b - a, d - c, -1))
         return inter.add_(1).reciprocal_()
 
     def _commands(self, inter: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -205,8 +203,7 @@ class Recurrent:
         assert w.wr is not None
         self.wr = w.wr  # [H, S, U]
         heads, _, self.targets = w.wr.shape
-        self.sources = w.sources
-        self.edges = w.edges
+        self.sources, self.edges = w.sources, w.edges
         if w.edges is not None:
             source, target = w.edges
             head = torch.arange(heads, device=source.device).unsqueeze(1)

@@ -55,8 +55,7 @@ class AllKeys:
     """All keys of one sequence: nothing is gathered, halves are added by broadcasting."""
 
     def __init__(self, problem: PairProblem, first: int, last: int) -> None:
-        self.keys = problem.keys
-        sequence = first // problem.mask.position.shape[1]
+        self.keys, sequence = problem.keys, first // problem.mask.position.shape[1]
         self.here = slice(sequence * problem.keys, (sequence + 1) * problem.keys)
         self.allowed = None
         self.ends: list[int] | None = None

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nacdrive.nac.streaming import Snapshot
+from nacdrive.nac.streaming import Snapshot, hooks_of
 
 
 class KeyStep:
     """The weights of a ``NACKey`` as a step uses them: masked, and those that read the same numbers side by side."""
 
     def __init__(self, layer: Any, made_from: Snapshot) -> None:
-        self.made_from, self.topk, self.dynamics = made_from, layer.topk, layer.dynamics
+        self.made_from, self.hooks, self.topk, self.dynamics = made_from, hooks_of(layer), layer.topk, layer.dynamics
         self.heads, self.depth, self.width = layer.num_heads, layer.head_dim, layer.d_model
         circuit, norm, times = layer.backbone, layer.input_norm, layer.time_frequencies
         scale, of_x = self.depth**-0.5, torch.cat([layer.value.weight.T, circuit.sensory.effective()[0]], 1)
@@ -41,11 +41,11 @@ class KeyStep:
     @staticmethod
     def of(layer: Any, before: KeyStep | None) -> KeyStep | None:
         """``before`` while the layer is as it was; None of another precision, or where parts are not the usual ones."""
-        if before is not None and before.made_from.is_current(layer):
+        if before is not None and not any(before.hooks) and before.made_from.is_current(layer):
             return before
         dense = layer.query, layer.key, layer.value, layer.out_proj  # quantized or parametrized, they are others
         usual = type(layer.input_norm) is nn.LayerNorm and all(type(part) is nn.Linear for part in dense)
-        usual = usual and layer.gamma.dtype in (torch.float32, torch.float64)
+        usual = usual and not any(hooks_of(layer)) and layer.gamma.dtype in (torch.float32, torch.float64)
         return KeyStep(layer, made_from) if usual and (made_from := Snapshot.of(layer)) else None
 
     @np.errstate(invalid="ignore", over="ignore")
