@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
+from nacdrive.common.errors import UserError
 from nacdrive.models.config import PolicyConfig
 
 
@@ -41,9 +43,18 @@ class FramePolicy:
         the training. ``env.step`` of every environment of nacdrive takes the result as it is.
         """
         about = info or {}
-        t_s = float(about.get("frame_t_s", about.get("t_s", self._next_t_s)))
+        t_s = self.seconds(about.get("frame_t_s", about.get("t_s", self._next_t_s)))
         self._next_t_s = t_s + self.config.gap_s
         return self.step(frame, t_s, about.get("speed_mps"))
+
+    def seconds(self, t_s: Any) -> float:
+        """A time as a float; a ``UserError`` for one that is no number, which would stay in the memory."""
+        try:
+            if math.isfinite(t_s):
+                return float(t_s)
+        except (TypeError, ValueError, OverflowError):
+            pass
+        raise UserError(f"{self.name}: the time is {t_s}: give the seconds since the episode began.")
 
     __call__ = select_action = act
 

@@ -64,7 +64,7 @@ class Policy(FramePolicy):
 
     @torch.inference_mode()
     def step(self, frame: NDArray[np.uint8], t_s: float, speed_mps: float | None = None) -> Action:
-        """Decide on one frame, uint8 [height, width, 3] RGB; ``ValueError`` for another one.
+        """Decide on one frame, uint8 [height, width, 3] RGB; ``UserError`` for another one or a time that is none.
 
         The action chosen; or the steering, with the pedal of a network that gives one. If not, throttle and brake are
         left at 0 to whoever holds the speed, and ``speed_mps`` is not used.
@@ -74,6 +74,7 @@ class Policy(FramePolicy):
         if frame.shape != shape or frame.dtype != np.uint8:  # floats from 0 to 1 would pass for nearly black bytes
             what = f"{self.name} was trained on frames of uint8 {shape}, this one is {frame.dtype} {frame.shape}"
             raise UnfitFrameError(f"{what}: give a policy of this environment, or its own.")
+        t_s = self.seconds(t_s)  # before anything is remembered
         by_numpy = self._by_numpy = DrivingStep.of(self.network, self._by_numpy)
         one = torch.from_numpy(frame).to(self.device).unsqueeze(0)
         features = self.network.features(one) if by_numpy is None else by_numpy.features(frame)
@@ -125,8 +126,7 @@ class Policy(FramePolicy):
             return {}
         _, times, features = zip(*list(self._recent)[-self.config.window :], strict=True)
         x, t = torch.cat(features).unsqueeze(0), torch.tensor([times], dtype=torch.float64, device=self.device)
-        states = self.network.sequence.neuron_states(x, t)
-        arrays = {key: value.float().cpu().numpy() for key, value in states.items()}
+        arrays = {k: v.float().cpu().numpy() for k, v in self.network.sequence.neuron_states(x, t).items()}
         return {**arrays, "frame_t_s": t[0].float().cpu().numpy()} if arrays else {}
 
     def circuit(self) -> dict[str, Any] | None:

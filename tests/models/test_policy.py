@@ -80,6 +80,21 @@ def test_a_frame_of_another_shape_is_refused():
         new_policy().act(np.zeros((96, 96, 3)), {})
 
 
+@pytest.mark.parametrize("t_s", [float("nan"), float("inf"), None, "late"])
+@pytest.mark.parametrize("model", ["nac-key", "nac-lag"])
+def test_a_time_that_is_none_is_refused_before_it_is_remembered(model, t_s):
+    policy, other, frames = new_policy(model), new_policy(model), frames_of(3)
+    for i in range(2):
+        for one in (policy, other):
+            one.act(frames[i], {"t_s": i * 0.08})
+    for call in (lambda: policy.step(frames[0], t_s), lambda: policy.act(frames[0], {"t_s": t_s})):
+        with pytest.raises(
+            UserError, match=rf"^policy: the time is {t_s}: give the seconds since the episode began\.$"
+        ):
+            call()
+    np.testing.assert_array_equal(policy.act(frames[2]).logits, other.act(frames[2]).logits)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
