@@ -8,14 +8,14 @@ process; ``workers=N`` takes N processes, and a script that asks for them keeps 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from nacdrive.common.errors import UserError, quoted
+from nacdrive.common.errors import UserError, instead_of, quoted
 from nacdrive.common.optional import named_extras
 from nacdrive.common.paths import find_model, find_recording
 from nacdrive.common.result_folder import release_folders
@@ -61,6 +61,12 @@ class Evaluation:
         return f"Evaluation(return {self.mean:.1f}{sure} over {len(self.returns)} episodes{stops})"
 
 
+def path_of(given: Any, what: str) -> Path:
+    """``given`` as a path; ``UserError`` for what is none."""
+    with instead_of(TypeError, f"{given!r} is no {what}: give its name or path."):
+        return Path(given)
+
+
 @named_extras()
 def load_policy(
     name: str | Path, *, device: str = "cpu", layer: str | None = None, trust: Sequence[str] = (), **options: Any
@@ -81,13 +87,13 @@ def load_policy(
     if options and layer is None:
         raise UserError(f"{', '.join(options)}: such options are a layer's, and none is given: say layer=NAME too.")
     plugins.trust(*trust)
-    policy = load_any_policy(name, device=device)
+    policy = load_any_policy(path_of(name, "policy"), device=device)
     if layer is None:
         return policy
     check_name(layer)
     if not isinstance(policy, Policy):
         raise UserError(f"{name} is a graph, whose layer cannot be exchanged: give the .pt file.")
-    with quoted(f"{layer} cannot be made with these options (", "): see docs/sequence.md.", TypeError):
+    with quoted(f"{layer} cannot be made with these options (", "): see docs/sequence.md.", TypeError, ValueError):
         return policy.with_layer(layer, **options)
 
 
@@ -105,8 +111,7 @@ def make_env(name: str = "carracing", **options: Any) -> DrivingEnv:
     from nacdrive.envs.registry import env_spec
 
     spec = env_spec(name)
-    usual = {"colours": True} if "colours" in signature(spec.build).parameters else {}
-    return spec.make(usual | options)
+    return spec.make(({"colours": True} if "colours" in signature(spec.build).parameters else {}) | options)
 
 
 @named_extras()
@@ -129,10 +134,9 @@ def evaluate(
     if workers and (opened_env is not None or not (drive.model or isinstance(policy, str))):
         raise UserError("processes of their own open what they drive by its name: give names or files, or no workers.")
     tracks = ("",) if opened_env is not None else loaded.spec.tracks_of(config.track)
-    drivers = ("policy", "expert") if drive.expert else ("policy",)
     jobs = [
         EvalJob(who, k, config.seed + k, track)  # type: ignore[arg-type]
-        for who in drivers for track in tracks for k in range(episodes)
+        for who in (("policy", "expert") if drive.expert else ("policy",)) for track in tracks for k in range(episodes)
     ]  # fmt: skip
     worker = RolloutWorker(loaded, env=opened_env)
     done = dict(drive_jobs(drive, jobs, workers) if workers else ((job, worker.drive(job)) for job in jobs))
@@ -156,7 +160,7 @@ def record(out: str | Path, env: str = "carracing", episodes: int = 8, **options
     from nacdrive.rollout.record_config import RecordConfig
 
     log = None if options.get("log") is None else Path(options["log"])
-    config = RecordConfig(out=Path(out), env=env, episodes=episodes, **options | {"log": log})
+    config = RecordConfig(out=path_of(out, "folder"), env=env, episodes=episodes, **options | {"log": log})
     record_episodes(config, listeners=None if config.workers or config.ray else ())
     return Recording.open(config.folder)
 
@@ -176,8 +180,10 @@ def train(data: Data | Sequence[Data], layer: str = "nac-steady", **options: Any
     from nacdrive.rollout.train_config import AUTO, TrainConfig
     from nacdrive.rollout.train_policy import train_policy
 
-    several = [data] if isinstance(data, (str, Path, Recording)) else data
-    folders = tuple(one.folder if isinstance(one, Recording) else find_recording(Path(one)) for one in several)
+    several: Iterable[Any] = data if isinstance(data, Iterable) and not isinstance(data, (str, Recording)) else [data]
+    folders = tuple(
+        one.folder if isinstance(one, Recording) else find_recording(path_of(one, "recording")) for one in several
+    )
     paths: dict[str, Any] = {name: Path(options[name]) for name in ("out", "first") if options.get(name) is not None}
     paths["lessons"] = tuple(find_recording(Path(one)) for one in options.get("lessons", ()))
     usual: dict[str, Any] = {"task": AUTO, "workers": 1}

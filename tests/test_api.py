@@ -169,6 +169,13 @@ def test_a_driver_needs_no_name_and_an_environment_that_is_made_takes_no_options
             return Action(0.0, 1.0, 0.0, 3)
 
     assert len([*nacdrive.rollout(Gas(), env, FIRST)]) == 4 and len(nacdrive.evaluate(Gas(), env, 1).returns) == 1
+    for who in (Gas(), "constant"):
+        for option in ("model", "driver"):
+            with pytest.raises(UserError, match=f"^{option}: who drives is the first argument: leave it out.$"):
+                nacdrive.evaluate(who, env, 1, **{option: "no_such.pt"})
+    for none in (None, len, Gas, object()):
+        with pytest.raises(UserError, match=r"is no driver: give .* has reset\(env\) and act\(frame, info\)\.$"):
+            nacdrive.evaluate(none, env, 1)  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"^max_frames: the environment is made already"):
         nacdrive.evaluate("constant", env, 1, max_frames=8)
 
@@ -183,6 +190,14 @@ def test_what_is_given_by_its_name_alone_is_asked_for_by_it(env: DrivingEnv, tmp
             lambda: nacdrive.load_policy("nac_steady", layer="nac-key", window=8),
         ),
         ("gru cannot be made with these options", lambda: nacdrive.load_policy("nac_steady", layer="gru", windows=8)),
+        (
+            r"nac-lag cannot be made with these options \(topk=0; allowed is 1 or more",
+            lambda: nacdrive.load_policy("nac_steady", layer="nac-lag", topk=0),
+        ),
+        ("^None is no policy: give its name or path.", lambda: nacdrive.load_policy(None)),  # type: ignore[arg-type]
+        ("^3 is no policy: give its name or path.", lambda: nacdrive.load_policy(3)),  # type: ignore[arg-type]
+        ("^None is no folder: give its name or path.", lambda: nacdrive.record(None)),  # type: ignore[arg-type]
+        ("^None is no recording: give its name or path.", lambda: nacdrive.train(None)),  # type: ignore[arg-type]
         ("no name of a layer", lambda: nacdrive.load_policy("nac_steady", layer=nacdrive.NAC)),  # type: ignore[arg-type]
     ):
         with pytest.raises(UserError, match=sentence):

@@ -49,6 +49,8 @@ def rollout(
 def load_drive(policy: Who, env: World, options: dict[str, Any]) -> tuple[LoadedDrive, DrivingEnv | None, EvalConfig]:
     """What ``nacdrive eval`` drives with these options, the environment where it is open already, the verb's config."""
     opened = None
+    if twice := sorted({"driver", "model"} & options.keys()):
+        raise UserError(f"{twice[0]}: who drives is the first argument: leave it out.")
     if isinstance(env, gymnasium.Env):
         made = type(env)
         known = f"gym:{env.spec.id}" if env.spec is not None else f"{made.__module__}:{made.__qualname__}"
@@ -61,6 +63,8 @@ def load_drive(policy: Who, env: World, options: dict[str, Any]) -> tuple[Loaded
             raise UserError(f"{ignored[0]}: the environment is made already: make it so, or give its name.")
     options = {"expert": "none", **options}
     if not isinstance(policy, (str, Path)):
+        if isinstance(policy, type) or not all(callable(getattr(policy, part, None)) for part in ("reset", "act")):
+            raise UserError(f"{policy!r} is no driver: give a policy, or what has reset(env) and act(frame, info).")
         driver = PolicyDriver(policy) if isinstance(policy, FramePolicy) else as_driver(policy)  # type: ignore[arg-type]
         config = EvalConfig(env=env, **options)
         # Named after its kind, as a driver that the command line makes: its pedals are its own.
