@@ -73,7 +73,7 @@ class S4Layer(InputLayer):
         powers = torch.exp(rate.unsqueeze(-1) * torch.arange(L, device=u.device))
         kernel = torch.einsum("dn,dnl->ld", readout * torch.expm1(rate), powers).real
         spectrum = torch.fft.rfft(u, 2 * L, dim=1) * torch.fft.rfft(kernel, 2 * L, dim=0)
-        return torch.fft.irfft(spectrum, 2 * L, dim=1)[:, :L]
+        return cast(Tensor, torch.fft.irfft(spectrum, 2 * L, dim=1)[:, :L])
 
     def recur(self, u: Tensor, dt: Tensor) -> Tensor:
         """Steps of gaps dt [N, L]: u [N, L, d_model] -> y of the same shape."""
