@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -46,9 +46,12 @@ class UdacityLogWriter:
         stamp = f"{taken:%Y_%m_%d_%H_%M_%S}_{taken.microsecond // 1000:03d}"
         names = [f"{IMAGES}/{camera}_{stamp}.jpg" if data else "" for camera, data in zip(CAMERAS, images, strict=True)]
         numbers = (steering, throttle, brake, speed_mps * MPH_PER_MPS)
-        for name, data in zip(names, images, strict=True):
-            if data:
-                (self.folder / name).write_bytes(data)
+        twice = f"two frames were taken at {stamp}, by which a log names its pictures: export to another format."
+        with instead_of(FileExistsError, twice):
+            for name, data in zip(names, images, strict=True):
+                if data:
+                    with (self.folder / name).open("xb") as file:
+                        file.write(data)
         self._log.write(",".join([*names, *map(plain_number, numbers)]) + "\n")
 
     def close(self) -> None:
@@ -62,7 +65,7 @@ def plain_number(value: float) -> str:
 
 SOURCE = "udacity"
 FIRST_DAY = datetime(2000, 1, 1, tzinfo=UTC)
-"""Where nothing tells when an episode was driven; each such episode begins an hour after the one before."""
+"""Where nothing tells when an episode was driven; each begins an hour after the one before, or when that has ended."""
 
 
 def import_log(folder: Path, out: Path, *, overwrite: bool = False, progress: Progress = unseen) -> Converted:
@@ -125,11 +128,12 @@ def export_log(folder: Path, out: Path, *, overwrite: bool = False, progress: Pr
     """
     recording = Recording.open(folder, source=SOURCE)
     frames = unknown = 0
+    durations = [timedelta(seconds=1 + info.duration_s) for info in recording.episodes]
+    lasts = [max(duration, timedelta(hours=1)) for duration in durations[:-1]]
+    hours = list(accumulate(lasts, initial=FIRST_DAY.replace(tzinfo=None)))
     # A damaged episode is found before the first row is written.
-    hours = [FIRST_DAY.replace(tzinfo=None) + timedelta(hours=index) for index in range(len(recording))]
     began = [began_of(recording.load(index)) or hour for index, hour in enumerate(hours)]
     # Images are named by the time: drives of one time would overwrite each other's.
-    durations = [timedelta(seconds=1 + info.duration_s) for info in recording.episodes]
     spans = sorted((begin, begin + duration) for begin, duration in zip(began, durations, strict=True))
     began = began if all(a[1] < b[0] for a, b in pairwise(spans)) else hours
     with staged_folder(out, overwrite=overwrite, reads=folder) as staging, closing(UdacityLogWriter(staging)) as writer:
@@ -150,7 +154,7 @@ def began_of(episode: Episode) -> datetime | None:
         return None
     advice = "'began' in its meta is the time at which it began, such as 2026-11-29T12:00:00"
     with instead_of((TypeError, ValueError), f"episode {episode.seed} began at '{began}', which is no time: {advice}."):
-        return datetime.fromisoformat(began)
+        return datetime.fromisoformat(began).replace(tzinfo=None)
 
 
 def write_episode(writer: UdacityLogWriter, episode: Episode, began: datetime) -> None:
@@ -159,7 +163,7 @@ def write_episode(writer: UdacityLogWriter, episode: Episode, began: datetime) -
     for i in range(len(episode)):
         writer.add(
             (as_jpeg(episode.frames[i]), as_jpeg(left[i]) if left else None, as_jpeg(right[i]) if right else None),
-            began + timedelta(milliseconds=round(1000 * float(episode.t_s[i]))),
+            began + timedelta(milliseconds=round(1000 * float(episode.t_s[i] - episode.t_s[0]))),
             **{name: float(np.nan_to_num(getattr(episode, name)[i])) for name in DRIVEN},
         )
 

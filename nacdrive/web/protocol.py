@@ -75,8 +75,7 @@ def pack(tick: Tick, seq: int, row: Sequence[float | int | None] | None = None, 
             add(f"neurons.{name}", "f32", array.tobytes(), array.shape)
         else:
             lo, hi = bounds(array)
-            grey = as_bytes(array, lo, hi)
-            add(f"neurons.{name}", "u8", grey.tobytes(), array.shape, lo=lo, hi=hi)
+            add(f"neurons.{name}", "u8", as_bytes(array, lo, hi).tobytes(), array.shape, lo=lo, hi=hi)
     return Packed(lane, seq, row, tuple(parts), b"".join(blobs))
 
 

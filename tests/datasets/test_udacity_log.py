@@ -16,6 +16,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.units import MPH_PER_MPS
 from nacdrive.datasets.check import check_recording
 from nacdrive.datasets.episode_file import from_parquet, to_parquet
+from nacdrive.datasets.images import decode_image, encode_png
 from nacdrive.datasets.recording import Recording
 from nacdrive.datasets.udacity_log import (
     LARGEST_STEP_MPH,
@@ -422,9 +423,8 @@ def test_drives_of_unknown_days_are_an_hour_apart(tmp_path):
     made = export_log(folder, tmp_path / "log", progress=told.append)
     assert (made.episodes, made.frames, told) == (2, 4, [2, 4])
     lines = (tmp_path / "log" / "driving_log.csv").read_text().splitlines()
-    gap_ms = round(1000 * float(drive(1, 2).t_s[1]))
-    first = round(1000 * float(drive(1, 2).t_s[0]))
-    assert lines[0].startswith(f"IMG/center_2000_01_01_00_00_00_{first:03d}.jpg,,,")
+    gap_ms = round(1000 * float(drive(1, 2).t_s[1] - drive(1, 2).t_s[0]))
+    assert lines[0].startswith("IMG/center_2000_01_01_00_00_00_000.jpg,,,")
     assert lines[1].startswith(f"IMG/center_2000_01_01_00_00_00_{gap_ms:03d}.jpg,,,")
     assert lines[2].startswith("IMG/center_2000_01_01_01_00_00_")
 
@@ -466,3 +466,39 @@ def test_two_drives_of_overlapping_times_do_not_either(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="the speed is unknown"):
         export_log(tmp_path / "recording", tmp_path / "log")
     assert len(list((tmp_path / "log/IMG").iterdir())) == 24 and len(read_log(tmp_path / "log").drives()) == 2
+
+
+def test_drives_whose_times_begin_anywhere_or_last_for_hours_do_not_either(tmp_path: Path) -> None:
+    for begin, gap in ((3600.0, 0.1), (0.0, 0.1), (1.7e9, 900.0), (1.7e9 - 3600, 0.1)):
+        frames = [encode_png(np.full((16, 32, 3), int(begin) % 251 + i, np.uint8)) for i in range(5)]
+        times = begin + gap * np.arange(5)
+        Recording.from_arrays(frames, times, folder=tmp_path / "r", source="udacity", steering=np.zeros(5))
+    with pytest.warns(UserWarning, match="the speed is unknown"):
+        export_log(tmp_path / "r", tmp_path / "log")
+    assert len(list((tmp_path / "log/IMG").iterdir())) == 20
+    rows = read_log(tmp_path / "log").rows
+    recording = Recording.open(tmp_path / "r")
+    for k in range(4):
+        mine = rows[5 * k : 5 * k + 5]
+        shown = [round(float(decode_image(row.center.read_bytes()).mean())) for row in mine]
+        wanted = [round(float(frame.mean())) for frame in recording.load(k).decoded()]
+        np.testing.assert_allclose(shown, wanted, atol=1)
+
+
+def test_two_frames_of_one_millisecond_are_refused(tmp_path: Path) -> None:
+    frames = np.zeros((3, 16, 32, 3), np.uint8)
+    times = [0.0, 0.1, 0.1001]
+    Recording.from_arrays(frames, times, folder=tmp_path / "r", source="udacity", steering=np.zeros(3))
+    with pytest.raises(
+        UserError, match=r"two frames were taken at 2000_01_01_00_00_00_100, by which .*another format\.$"
+    ):
+        export_log(tmp_path / "r", tmp_path / "log")
+    assert not (tmp_path / "log/driving_log.csv").exists()
+
+
+def test_beginnings_with_and_without_a_zone_stand_beside_each_other(tmp_path: Path) -> None:
+    for began in ("2026-11-29T12:00:00+00:00", "2026-11-29T13:00:00"):
+        drive_of_own(tmp_path / "recording", began=began)
+    with pytest.warns(UserWarning, match="the speed is unknown"):
+        export_log(tmp_path / "recording", tmp_path / "log")
+    assert (tmp_path / "log/IMG/center_2026_11_29_12_00_00_000.jpg").is_file()

@@ -167,8 +167,7 @@ def facts(recording: Recording, summary: Summary, license: str | None) -> str:
     if dropped := meta["dropped"]:
         seeds = ", ".join(str(row["seed"]) for row in dropped[:SHOWN])
         rows["Dropped"] = f"{len(dropped)} episodes whose return was too low, seeds {seeds}"
-    lines = "\n".join(f"| {name} | {cell(value)} |" for name, value in rows.items())
-    return f"| | |\n|---|---|\n{lines}"
+    return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {cell(value)} |" for name, value in rows.items())
 
 
 def content_checksum(episodes: Sequence[EpisodeInfo]) -> str:

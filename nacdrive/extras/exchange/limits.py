@@ -42,8 +42,7 @@ def own_part(meta: Mapping[str, Any]) -> dict[str, Any]:
 
 def strangers_header(folder: Path, source: str, fps: float, kind: str) -> dict[str, Any]:
     """The header of a recording that is made of somebody else's data set of a ``kind``."""
-    recipe = {"imported": folder.resolve().name, "format": kind}
-    return {"source": source, "fps": fps, "expert": kind, "recipe": recipe}
+    return {"source": source, "fps": fps, "expert": kind, "recipe": {"imported": folder.resolve().name, "format": kind}}
 
 
 def own_header(path: Path, ours: Any) -> dict[str, Any]:

@@ -122,8 +122,7 @@ def same(answers: Tensor, target: Tensor) -> NDArray[np.bool_]:
     """[N] whether choices, or steering (and pedal) [N, 1 or 2], are those of ``target``."""
     if not target.is_floating_point():
         return (answers.argmax(dim=-1) == target)[target >= 0].numpy()
-    steering = target if target.ndim == 1 else target[:, 0]
-    return ((answers[:, 0].clamp(-1, 1) - steering).abs() <= ALIKE).numpy()
+    return ((answers[:, 0].clamp(-1, 1) - (target if target.ndim == 1 else target[:, 0])).abs() <= ALIKE).numpy()
 
 
 def meant(episode: Episode) -> NDArray[np.float32] | None:

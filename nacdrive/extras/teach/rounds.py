@@ -123,8 +123,7 @@ class Teaching:
     def undo(self, rounds: int = 1) -> None:
         """Forget the last rounds, and do not learn from their corrections again; they stay recorded."""
         left = len(self.rounds) - rounds
-        corrections = [name for one in self.rounds[left:] for name in one.corrections]
-        self.save(self.rounds[:left], [*self.undone, *corrections])
+        self.save(self.rounds[:left], [*self.undone, *(name for one in self.rounds[left:] for name in one.corrections)])
         self.clear_unfinished()
 
     def save(self, rounds: list[Round], undone: list[str]) -> None:

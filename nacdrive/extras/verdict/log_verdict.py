@@ -270,8 +270,7 @@ def predict(policy: Policy, sample: Sample, piece: int = 256) -> Tensor:
             first = max(0, start - before)
             stretch = slice_sample(sample, first, start + piece).fields
             frames, t = (stretch[name][None].to(policy.device) for name in ("frames", "t"))
-            steering = network(frames, t)[0, start - first :, 0]
-            out.append(steering.float().clamp(-1, 1).cpu())
+            out.append(network(frames, t)[0, start - first :, 0].float().clamp(-1, 1).cpu())
     return torch.cat(out)
 
 
