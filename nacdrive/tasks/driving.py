@@ -152,6 +152,8 @@ class Imitation(DrivingTask):
                         f"choice {one} is {before} (steering, throttle, brake) in {where} and {table[one]} in {path}: "
                         "train on recordings whose choices mean the same."
                     )
+        for one, (_, meant) in seen.items():
+            table[one] = meant  # Whatever was measured after it.
         return torch.from_numpy(table)
 
     def sample(self, path: Path, episode: Episode, actions: Tensor | None) -> Sample:

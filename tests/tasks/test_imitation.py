@@ -147,6 +147,19 @@ def test_what_does_not_belong_together_is_refused(tmp_path):
         TASK.load([])
 
 
+def test_what_a_choice_means_is_not_what_was_measured_in_whatever_order(tmp_path):
+    record(tmp_path / "clean", episodes=1)
+    episode = Recording.open(record(tmp_path / "other", episodes=1, start=40)).load(0)
+    writer = RecordingWriter(tmp_path / "measured", source="my_env:make", fps=10.0, expert="rule")
+    noise = np.random.default_rng(0).uniform(-0.2, 0.2, len(episode))
+    choice = np.where(np.arange(len(episode)) == 5, 3, episode.choice)
+    writer.add(dataclasses.replace(episode, steering=episode.steering + noise, choice=choice, expert_choice=choice))
+    for folders in (["clean", "measured"], ["measured", "clean"]):
+        actions = TASK.load([tmp_path / name for name in folders])[0].fields["actions"][0]
+        np.testing.assert_allclose(actions[:3], [[0, 0.8, 0], [0.5, 0, 0.6], [-0.5, 0, 0]], atol=1e-6)
+        assert actions[3].any(), "of a choice that no other episode knows, what was measured is all there is"
+
+
 def test_models_from_before_the_pedal_still_load(tmp_path):
     config = TASK.policy_config("lstm", 1, TASK.load([record(tmp_path / "r", episodes=1)]))
     old = {key: value for key, value in config.to_json().items() if key != "pedal"}
