@@ -61,7 +61,7 @@ class AccessControl:
     def _same_site(self, request: Request) -> None:
         """Refuse what another site's page asks for; following a link to this page is fine."""
         origin = request.headers.get("Origin")
-        elsewhere = origin is not None and urlsplit(origin).netloc != request.host
+        elsewhere = origin is not None and origin.partition("://")[2] != request.host
         site = request.headers.get("Sec-Fetch-Site", "none")
         link = request.headers.get("Sec-Fetch-Mode") == "navigate" and request.path == "/" and request.method == "GET"
         if elsewhere or (site not in ("same-origin", "none") and not link):

@@ -58,6 +58,7 @@ def test_every_answer_carries_the_content_security_policy(server: LiveServer) ->
     "headers",
     [
         {"Origin": "http://evil.example"},
+        {"Origin": "http://["},
         {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "no-cors"},
         {"Sec_Fetch_Site": "same-site", "Sec_Fetch_Mode": "cors"},
         {"Host": "evil.example:8090"},
