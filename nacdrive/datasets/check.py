@@ -5,20 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from nacdrive.common.paths import find_recording
 from nacdrive.common.result_folder import locked
-from nacdrive.datasets.episode import Episode
+from nacdrive.datasets import manifest as books
+from nacdrive.datasets.episode import content_problem
 from nacdrive.datasets.episode_file import NotAnEpisodeError
-from nacdrive.datasets.manifest import (
-    EPISODE_NAME,
-    MANIFEST,
-    EpisodeInfo,
-    read_manifest,
-    unlisted_episodes,
-    write_manifest,
-)
+from nacdrive.datasets.manifest import EPISODE_NAME, MANIFEST, EpisodeInfo, read_manifest, write_manifest
 from nacdrive.datasets.recording import DamagedEpisode, read_listed, sort_out
 from nacdrive.datasets.writer import set_aside
 
@@ -38,7 +30,7 @@ def check_recording(folder: Path) -> CheckResult:
     there = sorted(folder.glob("*"))
     manifest, listed = read_manifest(folder)
     # A crash may have kept an episode from being listed; it is sound if its content is.
-    listed += unlisted_episodes(folder, manifest["source"], listed)
+    listed += books.unlisted_episodes(folder, manifest["source"], listed)
     sound, problems = sort_out(listed, lambda info: episode_problem(info, manifest["source"]))
     known = {info.path for info in listed} | {folder / MANIFEST}
     for path in there:
@@ -74,29 +66,3 @@ def episode_problem(info: EpisodeInfo, source: str) -> str | None:
     if (episode.seed, len(episode)) != (info.seed, info.steps):
         return f"is seed {episode.seed} with {len(episode)} frames, but is listed as {info.seed} with {info.steps}"
     return content_problem(episode)
-
-
-def content_problem(episode: Episode) -> str | None:
-    """What is impossible in an episode, or None."""
-    try:
-        for camera in episode.cameras:
-            episode.decoded(camera)
-    except ValueError as error:
-        return f"has an unreadable frame ({error})"
-    if not ((np.abs(episode.steering) <= 1).all() and (np.abs(episode.label) <= 1).all()):
-        return "steers beyond -1 .. 1"
-    for name in ("throttle", "brake"):
-        values = getattr(episode, name)
-        if not ((values >= 0) & (values <= 1)).all():
-            return f"has a {name} outside 0 .. 1"
-    if not (np.abs(episode.pedal_label) <= 1).all():
-        return "has an expert's pedal outside -1 .. 1"
-    if not np.isfinite(episode.reward).all():
-        return "has rewards that are no numbers"
-    for name, values in episode.places.items():
-        if np.isinf(values).any():
-            return f"has an infinite {name}"
-    logits = episode.expert_logits
-    if logits is not None and not (np.isfinite(logits).all() and (episode.expert_choice < logits.shape[1]).all()):
-        return "has labels that do not fit their logits"
-    return None

@@ -171,3 +171,29 @@ class Episode:
     def pedal_label(self) -> NDArray[np.float32]:
         """[N] the throttle minus brake to learn, -1 .. 1: the expert's where it is known, or else what was driven."""
         return self.throttle - self.brake if self.expert_pedal is None else self.expert_pedal
+
+
+def content_problem(episode: Episode) -> str | None:
+    """What is impossible in an episode, or None."""
+    try:
+        for camera in episode.cameras:
+            episode.decoded(camera)
+    except ValueError as error:
+        return f"has an unreadable frame ({error})"
+    if not ((np.abs(episode.steering) <= 1).all() and (np.abs(episode.label) <= 1).all()):
+        return "steers beyond -1 .. 1"
+    for name in ("throttle", "brake"):
+        values = getattr(episode, name)
+        if not ((values >= 0) & (values <= 1)).all():
+            return f"has a {name} outside 0 .. 1"
+    if not (np.abs(episode.pedal_label) <= 1).all():
+        return "has an expert's pedal outside -1 .. 1"
+    if not np.isfinite(episode.reward).all():
+        return "has rewards that are no numbers"
+    for name, values in episode.places.items():
+        if np.isinf(values).any():
+            return f"has an infinite {name}"
+    logits = episode.expert_logits
+    if logits is not None and not (np.isfinite(logits).all() and (episode.expert_choice < logits.shape[1]).all()):
+        return "has labels that do not fit their logits"
+    return None

@@ -203,6 +203,11 @@ def check_types(manifest: Mapping[str, Any]) -> None:
         raise ValueError(f"license is {license!r}")
 
 
+def other_rate(one: float, two: float) -> bool:
+    """Whether two rates are not one: those of logs of one simulator differ by a percent."""
+    return abs(one - two) > 0.2 * max(one, two)
+
+
 def size_problem(info: EpisodeInfo) -> str | None:
     """What is wrong with a listed file as far as its length tells, or None."""
     if not info.path.is_file():
@@ -263,8 +268,7 @@ def own_files(folder: Path, *, refuse: bool = True) -> list[Path]:
     """The files of the recording in a folder; [] where it holds something else and that is not refused."""
     if refuse:
         refuse_special_place(folder)
-    aside = folder / SET_ASIDE
-    own = _own_files(folder)
+    aside, own = folder / SET_ASIDE, _own_files(folder)
     there = [*folder.iterdir(), *(aside.iterdir() if aside.is_dir() else ())]
     foreign = sorted(path.name for path in there if path not in (*own, aside) and path.name not in BOOKKEEPING)
     if not foreign and own:

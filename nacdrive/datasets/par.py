@@ -81,8 +81,7 @@ def read_par(path: Path) -> list[ParRecording]:
         )
     except pa.ArrowInvalid as error:
         raise line_error(path, data) from error
-    sequence = table["sequence"].to_numpy()
-    tag = index_of(table["tag"], tuple(TAGS))
+    sequence, tag = table["sequence"].to_numpy(), index_of(table["tag"], tuple(TAGS))
     activity = index_of(table["activity"], ACTIVITIES)
     xyz = np.column_stack([table[axis].to_numpy() for axis in "xyz"])
     names = np.unique(sequence.astype(str))
@@ -100,8 +99,7 @@ def read_par(path: Path) -> list[ParRecording]:
                 f"{path} line {line}: time goes back within {name} (times: {len(back)}): sorted.", stacklevel=2
             )
         rows = rows[np.argsort(ticks[rows], kind="stable")]
-        t_s = (ticks[rows] - ticks[rows[0]]) * TICK_S
-        person = re.sub(r"\d+", "", name)
+        t_s, person = (ticks[rows] - ticks[rows[0]]) * TICK_S, re.sub(r"\d+", "", name)
         recordings.append(ParRecording(str(name), person, t_s, tag[rows], xyz[rows].astype(np.float32), activity[rows]))
     return recordings
 

@@ -79,8 +79,7 @@ def read_stay(path: Path, died: bool) -> Stay:
     if first != HEADER:
         raise UserError(f"{path} line 1 is not '{HEADER}': give set a of the PhysioNet challenge of 2012.")
     readings: list[tuple[float, ...]] = []
-    last = 0
-    static = dict.fromkeys(STATIC, np.nan)
+    last, static = 0, dict.fromkeys(STATIC, np.nan)
     for number, line in enumerate(lines, start=2):
         clock, _, rest = line.partition(",")
         name, _, text = rest.partition(",")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import ne
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +17,18 @@ from numpy.typing import ArrayLike
 
 from nacdrive.common.errors import UserError, quoted, unknown_name
 from nacdrive.common.paths import find_recording
-from nacdrive.datasets.episode import COLUMNS, OPTIONAL, Episode, unknown_columns
+from nacdrive.datasets.episode import COLUMNS, OPTIONAL, Episode, content_problem, unknown_columns
 from nacdrive.datasets.episode_file import NotAnEpisodeError, from_parquet
 from nacdrive.datasets.images import encode_png
-from nacdrive.datasets.manifest import DRIVES, EpisodeInfo, read_manifest, size_problem, unlisted_episodes
+from nacdrive.datasets.manifest import DRIVES, EpisodeInfo, other_rate, read_manifest, size_problem, unlisted_episodes
 from nacdrive.datasets.staging import staged_recording
 from nacdrive.datasets.writer import RecordingWriter
 
 __all__ = ["DamagedEpisode", "Episode", "EpisodeInfo", "Recording", "RecordingWriter", "load_episode"]
 OWN = "own"
 KNOWN = (*COLUMNS, *OPTIONAL)
+LEAST = {"steering": -1, "throttle": 0, "brake": 0, "expert_steering": -1, "expert_pedal": -1}
+"""Where columns begin that end at 1."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,7 @@ class Recording:
             UserError: for another column or length, or a folder that holds something else.
         """
         appender = Appender(folder, source=source)
-        with quoted("frames, times and columns do not fit each other: ", ".", ValueError):
+        with quoted("frames, times and columns do not fit each other: ", ".", ValueError, TypeError):
             for values in zip(frames, np.asarray(t_s), *map(np.asarray, columns.values()), strict=True):
                 appender.append(dict(zip(("frame", "t_s", *columns), values, strict=True)))
         appender.end_episode()
@@ -153,7 +157,10 @@ class Appender(AbstractContextManager["Appender"]):
         """
         if len(self._rows) < 2:
             raise UserError("an episode has at least two frames: append them first.")
-        columns = {name: np.array([row[name] for row in self._rows]) for name in self._rows[0] if name != "frame"}
+        if not (seed is None or (isinstance(seed, int | np.integer) and seed >= 0)):
+            raise UserError(f"an episode's seed is a whole number from 0 on, and {seed!r} is none.")
+        with quoted("this is no episode: ", "; no episode was written.", ValueError):
+            columns = {name: np.array([row[name] for row in self._rows]) for name in self._rows[0] if name != "frame"}
         given = unknown_columns(len(self._rows)) | columns
         # Who drove is to be learnt from.
         given["expert_choice"] = columns.get("expert_choice", given["choice"])
@@ -164,21 +171,29 @@ class Appender(AbstractContextManager["Appender"]):
             raise UserError("t_s does not increase in numbers: give the seconds since the episode began.")
         if not columns.keys() & {"steering", "choice"}:
             raise UserError("nothing says what was driven: give steering, or choice.")
-        for name, least in {"steering": -1, "throttle": 0, "brake": 0}.items():
-            if not ((given[name] >= least) & (given[name] <= 1)).all():
+        for name, values in columns.items():
+            if values.dtype.kind not in "biuf":
+                raise UserError(f"{name} is not a number in every frame: give one.")
+            if "choice" in name and not ((values >= -1) & (np.floor(values) == values) & (values < 2**31)).all():
+                raise UserError(f"{name} is the number of an action, from 0 on, or -1 where there is none: give that.")
+        for name, least in LEAST.items():
+            if name in columns and not ((columns[name] >= least) & (columns[name] <= 1)).all():
                 raise UserError(f"{name} lies between {least} and 1 (full right, full pedal): divide it by its most.")
-        writer = RecordingWriter(self.folder, source=self.source, fps=1 / gap_s, expert=self.driver, resume=True)
         with quoted("this is no episode: ", "; no episode was written.", ValueError, TypeError):
             episode = Episode(
                 frames=[row["frame"] for row in self._rows],
                 **given,
-                seed=len(writer.episodes) if seed is None else seed,
+                seed=int(seed or 0),
                 source=self.source,
                 driver=self.driver,
                 episode_return=float(np.sum(given["reward"], dtype=np.float64)),
                 meta=meta,
             )
-            path = writer.add(episode)
+            if problem := content_problem(episode):
+                raise ValueError(f"it {problem}")
+            json.dumps(meta, allow_nan=False)
+            writer = RecordingWriter(self.folder, source=self.source, fps=1 / gap_s, expert=self.driver, resume=True)
+            path = writer.add(replace(episode, seed=len(writer.episodes)) if seed is None else episode)
         self._rows = []
         return path
 
@@ -214,7 +229,7 @@ def merge_recordings(folders: Sequence[Path], out: Path, *, overwrite: bool = Fa
     first = parts[0]
     for part in parts[1:]:
         for key in ("source", "fps"):
-            if part.meta[key] != first.meta[key]:
+            if (other_rate if key == "fps" else ne)(part.meta[key], first.meta[key]):
                 what = f"{part.folder} has {key} {part.meta[key]} and {first.folder} has {first.meta[key]}"
                 raise UserError(f"{what}: only recordings of one kind can be merged.")
     episodes = [info for part in parts for info in part.episodes]

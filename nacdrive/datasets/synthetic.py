@@ -69,8 +69,7 @@ def udacity(folder: Path) -> None:
     lines = []
     rows, columns = np.arange(60, 160), np.arange(320)
     for i in range(240):
-        steering = float(np.sin(i / 12)) / 2
-        stamp = f"2018_07_16_17_11_{i // 4:02d}_{i % 4 * 250:03d}"
+        steering, stamp = float(np.sin(i / 12)) / 2, f"2018_07_16_17_11_{i // 4:02d}_{i % 4 * 250:03d}"
         names = []
         for camera, aside in {"center": 0, "left": 40, "right": -40}.items():
             frame = np.full((160, 320, 3), (90, 140, 70), np.uint8)
@@ -98,8 +97,7 @@ def pronostia(folder: Path) -> None:
         where = folder / "Full_Test_Set" / name
         sign = ";" if name == "Bearing1_4" else ","
         for i in range(snapshots):
-            signal = vibration(2560, max(0.0, 2 * i / snapshots - 1), random, 25_600)
-            clock = 9 * 3600 + 10 * i
+            signal, clock = vibration(2560, max(0.0, 2 * i / snapshots - 1), random, 25_600), 9 * 3600 + 10 * i
             stamp = sign.join(map(str, (clock // 3600, clock // 60 % 60, clock % 60)))
             line = f"{stamp}{sign}%.1f{sign}%.3f{sign}%.3f\n"
             values = np.column_stack([39.0 * np.arange(len(signal)), signal])
@@ -108,8 +106,7 @@ def pronostia(folder: Path) -> None:
 
 def xjtu_sy(folder: Path) -> None:
     """One raw bearing, a file a minute."""
-    random = np.random.default_rng(1)
-    where = folder / "35Hz12kN" / "Bearing1_1"
+    random, where = np.random.default_rng(1), folder / "35Hz12kN" / "Bearing1_1"
     for i in range(30):
         signal = vibration(32_768, max(0.0, i / 15 - 1), random, 25_600)
         lines = "%.4f,%.4f\n" * len(signal) % tuple(signal.ravel().tolist())

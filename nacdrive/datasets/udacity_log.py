@@ -51,20 +51,20 @@ def is_header(line: str) -> bool:
     return line.split(",")[0].strip().strip('"').lower() in ("center", "centre")
 
 
-def parse_row(line: str, number: int) -> RawRow | None:
-    """Read line ``number``; None if it is no row of a driving log."""
+def parse_row(line: str, number: int, ranges: Sequence[tuple[float, float]] = RANGES) -> RawRow | None:
+    """Read line ``number``; None if it is no row of a driving log, with values in these ``ranges``."""
     images = list(IMAGE.finditer(line))
     if len(images) not in (1, 3):
         return None
     fields = [field.strip().strip('"').strip() for field in line[images[-1].end() :].split(",")[1:]]
-    while fields and not fields[0]:
-        fields.pop(0)
-    readings = tuple(read_numbers(fields))
+    while fields and not (fields[0] and fields[-1]):
+        fields.pop(-1 if fields[0] else 0)
+    readings = tuple(read_numbers(fields, ranges))
     return RawRow(number, tuple(match.group().strip() for match in images), readings) if readings else None
 
 
-def read_numbers(fields: Sequence[str]) -> list[Numbers]:
-    """All readings of ``fields`` within the ranges.
+def read_numbers(fields: Sequence[str], ranges: Sequence[tuple[float, float]] = RANGES) -> list[Numbers]:
+    """All readings of ``fields`` within the ``ranges``.
 
     Four fields are four numbers. In cultures with a decimal comma there are up to eight: every fraction then has a
     field of its own, which never ends in 0 (the simulator writes ``0,5`` and ``0``, never ``0,50``).
@@ -79,7 +79,7 @@ def read_numbers(fields: Sequence[str]) -> list[Numbers]:
     return [
         (a, b, c, d)
         for a, b, c, d in candidates
-        if all(low <= value <= high for value, (low, high) in zip((a, b, c, d), RANGES, strict=True))
+        if all(low <= value <= high for value, (low, high) in zip((a, b, c, d), ranges, strict=True))
     ]
 
 
@@ -235,9 +235,12 @@ def read_log(folder: Path | str) -> UdacityLog:
         raise UserError(f"{path} has no usable row: {why}. {advice}")
     if not stamped:
         skipped.append(f"the images' names tell no time, so rows are taken as {USUAL_GAP_S:.3f} s apart")
+    log = UdacityLog(path.parent, rows, skipped)
+    if without := sum(n for drive in log.drives() if (n := sum(row.left is None for row in drive)) < len(drive)):
+        skipped.append(f"{without} rows have no side pictures, so their drive is taken without")
     if skipped:
         warnings.warn(f"{path}: {'; '.join(skipped)}. Going on with {len(rows)} rows.", stacklevel=2)
-    return UdacityLog(path.parent, rows, skipped)
+    return log
 
 
 def read_lines(path: Path) -> tuple[list[RawRow], list[str]]:
@@ -256,10 +259,14 @@ def read_lines(path: Path) -> tuple[list[RawRow], list[str]]:
     cut = bool(lines) and not text.endswith(("\n", "\r")) and not goes_on([line for _, line in lines], parsed)
     if cut:
         del parsed[lines[-1][0]]
-    bad = [str(number) for number, row in parsed.items() if row is None]
+    odd = {n: parse_row(line, n, [(-math.inf, math.inf)] * 4) for n, line in lines if n in parsed and not parsed[n]}
+    bad, beyond = ([str(n) for n, row in odd.items() if (row is None) == no_row] for no_row in (True, False))
     skipped = ["the last line is cut short"] if cut else []
     if bad:
         skipped.append(f"{len(bad)} lines are no rows of a driving log (line {shortlist(bad)})")
+    if beyond:
+        ranges = "steering is -1 .. 1, throttle and brake are 0 .. 1, and speed 0 .. 250"
+        skipped.append(f"{len(beyond)} rows have a value beyond its range (line {shortlist(beyond)}): {ranges}")
     return [row for row in parsed.values() if row is not None], skipped
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate, pairwise
@@ -91,9 +91,9 @@ def episodes_of(log: UdacityLog) -> Iterator[Episode]:
 
 def episode_of(rows: list[LogRow], number: int) -> Episode:
     """The rows of one drive as an episode whose seed is the drive's number; who drove, and for what, is unknown."""
-    cameras = {"left": [row.left for row in rows], "right": [row.right for row in rows]}
+    cameras = {"left": [row.left for row in rows if row.left], "right": [row.right for row in rows if row.right]}
     return Episode(
-        frames=[read_image(row.center) for row in rows],
+        frames=read_images([row.center for row in rows]),
         t_s=np.round([row.t_s - rows[0].t_s for row in rows], 3),
         **unknown_columns(len(rows)) | {name: np.array([getattr(row, name) for row in rows]) for name in DRIVEN},
         seed=number,
@@ -101,23 +101,23 @@ def episode_of(rows: list[LogRow], number: int) -> Episode:
         driver="log",
         episode_return=0.0,
         meta={"began": datetime.fromtimestamp(rows[0].t_s, UTC).replace(tzinfo=None).isoformat()},
-        side_frames={
-            side: [read_image(path) for path in paths if path is not None]
-            for side, paths in cameras.items()
-            if all(path is not None for path in paths)
-        },
+        side_frames={side: read_images(paths) for side, paths in cameras.items() if len(paths) == len(rows)},
     )
 
 
-def read_image(path: Path) -> bytes:
-    """The bytes of an image that can be decoded to its end."""
+def read_images(paths: Sequence[Path]) -> list[bytes]:
+    """The bytes of a camera's images, each of which can be decoded to its end, and to the size of the first."""
+    images, sizes = list[bytes](), list[tuple[int, ...]]()
     advice = "): delete the file, and the rows that name it are left out."
-    with quoted(f"{path} is no readable image (", advice, OSError, ValueError):
-        if not path.is_file():
-            raise OSError("it is no regular file")
-        data = path.read_bytes()
-        decode_image(data)
-    return data
+    for path in paths:
+        with quoted(f"{path} is no readable image of its drive (", advice, OSError, ValueError):
+            if not path.is_file():
+                raise OSError("it is no regular file")
+            images.append(path.read_bytes())
+            sizes.append(decode_image(images[-1]).shape[1::-1])
+            if sizes[-1] != sizes[0]:
+                raise ValueError("it has {} x {} pixels, the drive's first one {} x {}".format(*sizes[-1], *sizes[0]))
+    return images
 
 
 def export_log(folder: Path, out: Path, *, overwrite: bool = False, progress: Progress = unseen) -> Converted:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.result_folder import LOCK
+from nacdrive.common.result_folder import LOCK, release_folders
 from nacdrive.datasets.check import check_recording, episode_problem, keep_sound
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import to_parquet
@@ -162,6 +162,16 @@ def test_merge_refuses_recordings_that_do_not_fit(
     with pytest.raises(UserError, match=said):
         merge_recordings([recording_folder, tmp_path / "b"], tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_rates_that_differ_by_a_percent_are_of_one_kind(recording_folder: Path, tmp_path: Path) -> None:
+    begin(tmp_path / "b", fps=12.6).add(make_episode(9))
+    assert merge_recordings([recording_folder, tmp_path / "b"], tmp_path / "out") == (4, 0)
+    assert Recording.open(tmp_path / "out").meta["fps"] == 12.5
+    release_folders()
+    begin(tmp_path / "b", fps=12.4, resume=True)
+    with pytest.raises(UserError, match=r"b was recorded with fps 12\.6 instead of 5: resume with the same options"):
+        begin(tmp_path / "b", fps=5.0, resume=True)
 
 
 def test_merge_refuses_a_damaged_part_before_it_writes(recording_folder: Path, tmp_path: Path) -> None:

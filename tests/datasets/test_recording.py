@@ -208,7 +208,8 @@ def test_resume_sets_a_truncated_file_aside(recording_folder: Path) -> None:
         writer = begin(recording_folder, resume=True)
     assert [info.seed for info in writer.episodes] == [3_000_000, 3_000_002]
     assert (recording_folder / "damaged" / SECOND).exists()
-    assert writer.add(make_episode(3_000_001)) == path
+    # Whoever has noted what was in the damaged file, by its name, shall not take this one for it.
+    assert writer.add(make_episode(3_000_001)) == path.with_stem(f"{path.stem}-2")
 
 
 def test_an_episode_of_another_environment_is_refused(recording_folder: Path) -> None:
@@ -252,3 +253,48 @@ def test_frames_stay_where_their_episode_cannot_be_written(tmp_path: Path) -> No
     assert len(Recording.open(appender.end_episode().parent).load(0)) == 3
     with pytest.raises(UserError, match="steering lies between -1"):
         Recording.from_arrays(np.zeros((2, 8, 8, 3), np.uint8), [0, 1], steering=[25.0, np.nan], folder=tmp_path / "b")
+
+
+GREY = np.zeros((4, 8, 8, 3), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("frames", "columns", "sentence"),
+    [
+        ([b"garbage"] * 4, {}, r"^this is no episode: it has an unreadable frame .*; no episode was written\.$"),
+        ([*GREY[:2], *GREY[:2, :4]], {}, "^this is no episode: it has an unreadable frame .*frame 2 is"),
+        (GREY, {"x_m": [0, 1, np.inf, 2]}, "it has an infinite x_m"),
+        (GREY, {"reward": [0, np.nan, 0, 0]}, "^this is no episode: it has rewards that are no numbers"),
+        (GREY, {"choice": [0, 1.7, 0, 0]}, "^choice is the number of an action, from 0 on, or -1"),
+        (GREY, {"choice": [0, np.nan, 0, 0]}, "^choice is the number of an action"),
+        (GREY, {"choice": [0, np.inf, 0, 0]}, "^choice is the number of an action"),
+        (GREY, {"expert_choice": [0, -3, 0, 0]}, "^expert_choice is the number of an action"),
+        (GREY, {"expert_steering": [0, 25, 0, 0]}, "^expert_steering lies between -1 and 1"),
+        (GREY, {"expert_steering": [0, np.nan, 0, 0]}, "^expert_steering lies between -1 and 1"),
+        (GREY, {"expert_pedal": [0, 2, 0, 0]}, "^expert_pedal lies between -1 and 1"),
+        (GREY, {"steering": ["0", "0", "0", "0"]}, "^steering is not a number in every frame: give one"),
+        (GREY, {"throttle": [0, None, 0, 0]}, "^throttle is not a number in every frame"),
+        (GREY, {"throttle": 0.5}, "^frames, times and columns do not fit each other: "),
+        (4, {}, "^frames, times and columns do not fit each other: "),
+    ],
+)
+def test_what_its_own_check_would_refuse_is_not_written(tmp_path: Path, frames, columns, sentence: str) -> None:
+    given = {"steering": np.zeros(4), **columns}
+    with pytest.raises(UserError, match=sentence):
+        Recording.from_arrays(frames, [0, 1, 2, 3], folder=tmp_path / "recording", **given)
+    assert not (tmp_path / "recording").exists()
+
+
+@pytest.mark.parametrize("seed", [1.5, -5, "7"])
+def test_a_seed_is_a_whole_number_from_0_on(tmp_path: Path, seed) -> None:
+    appender = Recording.append_to(tmp_path / "recording")
+    for i in range(3):
+        appender.append({"frame": GREY[0], "t_s": i / 10, "choice": np.float64(i), "expert_choice": i > 1})
+    with pytest.raises(UserError, match=f"^an episode's seed is a whole number from 0 on, and {seed!r} is none"):
+        appender.end_episode(seed=seed)
+    with pytest.raises(UserError, match=r"^this is no episode: "):
+        appender.end_episode(note=np.zeros(3))
+    assert not (tmp_path / "recording").exists()
+    assert appender.end_episode(np.int64(5)).name == "episode-0000005.parquet"
+    assert Recording.open(tmp_path / "recording").load(0).expert_choice.tolist() == [0, 0, 1]
+    assert check_recording(tmp_path / "recording").problems == []

@@ -11,7 +11,8 @@ import pytest
 
 from nacdrive.common.errors import UserError
 from nacdrive.datasets import manifest as manifest_module
-from nacdrive.datasets.check import check_recording, content_problem, episode_problem, keep_sound
+from nacdrive.datasets.check import check_recording, episode_problem, keep_sound
+from nacdrive.datasets.episode import content_problem
 from nacdrive.datasets.episode_file import NotAnEpisodeError, read_header, to_parquet
 from nacdrive.datasets.images import decode_frames, encode_png
 from nacdrive.datasets.manifest import (

@@ -16,7 +16,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.units import MPH_PER_MPS
 from nacdrive.datasets.check import check_recording
 from nacdrive.datasets.episode_file import from_parquet, to_parquet
-from nacdrive.datasets.images import decode_image, encode_png
+from nacdrive.datasets.images import decode_image, encode_jpeg, encode_png
 from nacdrive.datasets.recording import Recording
 from nacdrive.datasets.udacity_log import (
     LARGEST_STEP_MPH,
@@ -177,7 +177,7 @@ def test_what_the_writer_wrote_is_read_again(tmp_path):
     image, taken = b"\xff\xd8 some jpeg", datetime(2026, 1, 2, 3, 4, 5, 678_000)
     with closing(UdacityLogWriter(empty(tmp_path / "log"))) as writer:
         writer.add((image, image, image), taken, steering=-0.25, throttle=7.9e-5, brake=0.0, speed_mps=10.0)
-        writer.add((image, None, None), taken.replace(second=6), steering=1.0, throttle=0.0, brake=0.5, speed_mps=0.0)
+        writer.add((image, None, None), taken.replace(second=7), steering=1.0, throttle=0.0, brake=0.5, speed_mps=0.0)
     text = (tmp_path / "log" / "driving_log.csv").read_text()
     assert text.splitlines()[0].endswith("IMG/right_2026_01_02_03_04_05_678.jpg,-0.25,7.9E-05,0,22.36936")
     log = read(tmp_path / "log")
@@ -239,6 +239,17 @@ def test_a_damaged_image_is_named(tmp_path):
     image.write_bytes(image.read_bytes()[:300])
     with pytest.raises(UserError, match=rf"{image.name} is no readable image"):
         import_log(folder, tmp_path / "recording")
+
+
+@pytest.mark.parametrize("camera", ["center", "right"])
+def test_an_image_of_another_size_is_named(tmp_path, camera):
+    folder = make_log(tmp_path / "log")
+    image = folder / "IMG" / f"{camera}_{stamps(4)[2]}.jpg"
+    image.write_bytes(encode_jpeg(np.zeros((64, 48, 3), np.uint8)))
+    advice = r"\(it has 48 x 64 pixels, the drive's first one 320 x 160\): delete the file, and"
+    with pytest.raises(UserError, match=rf"{image.name} is no readable image of its drive {advice}"):
+        import_log(folder, tmp_path / "recording")
+    assert not (tmp_path / "recording").exists()
 
 
 def test_the_verbs_say_what_they_did(tmp_path, capsys):
@@ -381,6 +392,43 @@ def test_lines_of_another_kind_are_counted_and_the_first_five_named(tmp_path, ba
         assert len(read_log(folder).rows) == 4
 
 
+def test_empty_columns_behind_a_row_are_none(tmp_path):
+    folder = make_log(tmp_path / "log")
+    path = folder / "driving_log.csv"
+    rows = readings(read_log(folder))
+    for more in (",", ",,", ', "" ,'):
+        path.write_text("".join(f"{line}{more}\n" for line in path.read_text().splitlines()))
+        np.testing.assert_array_equal(readings(read(folder)), rows)
+
+
+def test_values_beyond_their_ranges_are_counted_apart(tmp_path):
+    values = numbers(6)
+    values[2:4, 0], values[5, 3] = 25.0, -1.0
+    folder = make_log(tmp_path / "log", 6, rows=values)
+    path = folder / "driving_log.csv"
+    path.write_text("remark\n" + path.read_text())
+    text = r"1 lines are no rows .* \(line 1\); 3 rows have a value beyond its range \(line 4, 5, 7\): steering is -1"
+    with pytest.warns(UserWarning, match=text):
+        assert len(read_log(folder).rows) == 3
+    path.write_text("".join(f"a.jpg,{angle},0,0,3\n" for angle in (12, -25)))
+    with pytest.raises(
+        UserError, match=r"2 rows have a value beyond its range .line 1, 2.: steering is -1 .. 1, throttle"
+    ):
+        read_log(folder)
+
+
+def test_rows_without_side_pictures_that_cost_a_drive_its_own_are_counted(tmp_path):
+    folder = make_log(tmp_path / "log", 6)
+    path = folder / "driving_log.csv"
+    lines = path.read_text().splitlines()
+    lines[2] = ",".join([lines[2].split(",")[0], "", "", *lines[2].split(",")[3:]])
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.warns(UserWarning, match="1 rows have no side pictures, so their drive is taken without"):
+        import_log(folder, tmp_path / "recording")
+    recording = Recording.open(tmp_path / "recording")
+    assert recording.load(0).side_frames == {} and "no side pictures" in recording.meta["recipe"]["left_out"][0]
+
+
 @pytest.mark.parametrize(
     ("value", "text"), [(0.0, "0"), (-0.0, "0"), (1.0, "1"), (-0.37448492, "-0.3744849"), (7.9e-05, "7.9E-05")]
 )
@@ -469,9 +517,9 @@ def test_two_drives_of_overlapping_times_do_not_either(tmp_path: Path) -> None:
 
 
 def test_drives_whose_times_begin_anywhere_or_last_for_hours_do_not_either(tmp_path: Path) -> None:
-    for begin, gap in ((3600.0, 0.1), (0.0, 0.1), (1.7e9, 900.0), (1.7e9 - 3600, 0.1)):
+    for begin, last in ((3600.0, 0.4), (0.0, 0.4), (1.7e9, 7000.0), (1.7e9 - 3600, 0.4)):
         frames = [encode_png(np.full((16, 32, 3), int(begin) % 251 + i, np.uint8)) for i in range(5)]
-        times = begin + gap * np.arange(5)
+        times = begin + np.array([0, 0.1, 0.2, 0.3, last])
         Recording.from_arrays(frames, times, folder=tmp_path / "r", source="udacity", steering=np.zeros(5))
     with pytest.warns(UserWarning, match="the speed is unknown"):
         export_log(tmp_path / "r", tmp_path / "log")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nacdrive.common.action import Action
-from nacdrive.datasets.check import content_problem
+from nacdrive.datasets.episode import content_problem
 from nacdrive.datasets.episode_file import from_parquet, to_parquet
 from nacdrive.rollout.recorder import EpisodeBuffer, executed_action, expert_action
 from nacdrive.viz.recorded import recorded_ticks
