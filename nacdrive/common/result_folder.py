@@ -89,8 +89,8 @@ def result_folder(
             raise UserError(f"{path} holds another kind of result (no {own} is in it): give another --out.")
         if full and overwrite:
             refuse_special_place(path)
-            if (foreign := next(_foreign(path, path, own_names(path)), None)) is not None:
-                what = f"{foreign} was not made by nacdrive, so --overwrite leaves {path} as it is"
+            if (other := next(foreign(path), None)) is not None:
+                what = f"{other} was not made by nacdrive, so --overwrite leaves {path} as it is"
                 raise UserError(f"{what}: move it away, or give another --out.")
             aside = path / REPLACED
             aside.mkdir(exist_ok=True)
@@ -279,6 +279,11 @@ def refuse_special_place(path: Path) -> None:
             raise UserError(f"{path} is or holds {name}, where --overwrite deletes nothing: give another --out.")
     if real == Path(real.anchor) or (real / ".git").exists():
         raise UserError(f"{path} is a root or a repository, where --overwrite deletes nothing: give another --out.")
+
+
+def foreign(folder: Path) -> Iterator[Path]:
+    """What lies in a result folder and is not nacdrive's."""
+    return _foreign(folder, folder, own_names(folder))
 
 
 def _foreign(folder: Path, root: Path, own: set[str]) -> Iterator[Path]:

@@ -11,6 +11,7 @@ from typing import Any
 from nacdrive.common.action import KEYBOARD
 from nacdrive.common.errors import UserError
 from nacdrive.common.parallel import report, run_by_method, run_jobs
+from nacdrive.common.result_folder import foreign
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.manifest import EpisodeInfo
 from nacdrive.datasets.udacity_log_convert import export_log
@@ -71,7 +72,7 @@ def record_episodes(
     """
     if (log := config.log) and (
         log.resolve().is_relative_to(config.folder.resolve())
-        or (log.exists() and not (log.is_dir() and (config.overwrite or not any(log.iterdir()))))
+        or (log.exists() and not (log.is_dir() and not any(foreign(log) if config.overwrite else log.iterdir())))
     ):
         # Refused now, not after all the drives.
         raise UserError(f"{log} already holds something, or will hold the recording: give another --log.")
@@ -87,8 +88,7 @@ def record_episodes(
         resume=config.resume,
         overwrite=config.overwrite,
     )
-    seeds = SeedQueue(config, writer)
-    frames = 0
+    seeds, frames = SeedQueue(config, writer), 0
 
     def count(seed: int, recorded: int) -> None:
         nonlocal frames
@@ -125,8 +125,7 @@ class SeedQueue:
 
     def __init__(self, config: RecordConfig, writer: RecordingWriter) -> None:
         self._config, self._writer = config, writer
-        self._seed = config.seed
-        self.driving = 0
+        self._seed, self.driving = config.seed, 0
         """Seeds that have been handed out and whose episodes are neither kept nor dropped."""
 
     @property
@@ -163,8 +162,7 @@ class EpisodeDriver:
         self, config: RecordConfig, listeners: Iterable[Listener] = (), control: HumanControl | None = None
     ) -> None:
         self.config, self.listeners, self.control = config, tuple(listeners), control
-        spec = config.spec
-        by_expert = config.expert is not None and not config.by_hand
+        spec, by_expert = config.spec, config.expert is not None and not config.by_hand
         expert = load_expert(str(config.expert), discrete_only=False) if by_expert else None
         driver = load_expert(config.driver, discrete_only=False) if config.driver is not None else None
         for who in filter(None, (expert, driver)):

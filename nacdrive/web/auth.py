@@ -29,8 +29,7 @@ class AccessControl:
 
     def __init__(self, host: str, announce: Callable[[str], None]) -> None:
         self.local = is_loopback(host)
-        self._announce = announce
-        self._lock = Lock()
+        self._announce, self._lock = announce, Lock()
         self._token = secrets.token_urlsafe(24)
         self._sessions: set[str] = set()
         self.address = ""

@@ -42,8 +42,7 @@ def base_app(access: AccessControl, mode: str, cards: Sequence[Card]) -> Flask:
 
     ``mode`` is what the page shows, and its module: live, several or replay.
     """
-    app = Flask("nacdrive.web", static_folder=None)
-    www = shipped("www")
+    app, www = Flask("nacdrive.web", static_folder=None), shipped("www")
     folders = {card.name: card.files for card in cards}
 
     @app.before_request

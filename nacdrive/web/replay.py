@@ -60,11 +60,10 @@ def add_replay(app: Flask, cache: EpisodeCache, cards: Sequence[Card]) -> None:
 
     @app.get("/replay/<int:run>/<int:episode>/ticks")
     def chunk(run: int, episode: int) -> Response:
-        first = request.args.get("from", 0, int)
-        count = max(0, min(request.args.get("count", 1, int), LARGEST_CHUNK))
+        first, count = request.args.get("from", 0, int), min(request.args.get("count", 1, int), LARGEST_CHUNK)
         seen, frame, body = ticks(run, episode), None, b""
         is_as_driven = cache.runs[run].policy is None
-        for i, tick in enumerate(seen[: max(0, first) + count]):
+        for i, tick in enumerate(seen[: max(0, first) + max(0, count)]):
             # Nothing is seen between frames: the one before is shown, unless it is asked what a policy sees there.
             frame = frame if is_as_driven and frame is not None and tick.between_frames else tick.frame
             if i >= first:

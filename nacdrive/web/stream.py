@@ -144,9 +144,8 @@ class Lane:
         """What is newer than row number ``seq`` and event number ``event``."""
         # By its own number: long drives keep every second row of long ago.
         first = bisect_right(self.rows, seq, key=itemgetter(0))
-        events = [entry for entry in self.events if entry["n"] > event]
         shown = self.shown if self.shown is not None and self.shown.seq > seq else None
-        return LaneNews(self.rows[first:], events, shown)
+        return LaneNews(self.rows[first:], [entry for entry in self.events if entry["n"] > event], shown)
 
     def kept(self) -> dict[str, Any]:
         """All rows and events, as plain JSON."""
@@ -156,8 +155,7 @@ class Lane:
         """Seconds on an axis that runs on over the episodes, for every episode's own clock begins at 0."""
         last = self._last
         if last is not None and self.is_new_episode(tick):
-            gap = last.budget_ms / 1000 if last.budget_ms else 0.1
-            self._clock_offset += last.t_s + gap - tick.t_s
+            self._clock_offset += last.t_s + (last.budget_ms / 1000 if last.budget_ms else 0.1) - tick.t_s
         return self._clock_offset + tick.t_s
 
 

@@ -43,8 +43,7 @@ class Allowance:
     def take(self, cost: float) -> bool:
         """Whether a question of that cost may be asked now."""
         now = time.monotonic()
-        self._left = min(BURST, self._left + (now - self._filled) * RATE)
-        self._filled = now
+        self._left, self._filled = min(BURST, self._left + (now - self._filled) * RATE), now
         if self._left < cost:
             return False
         self._left -= cost
@@ -122,8 +121,7 @@ def stream(socket: Server, state: StreamState, encoder: Encoder) -> None:
 def header(news: Snapshot) -> dict[str, Any]:
     """What this viewer has not seen: rows and events by lane, and what is known of all where it has changed."""
     lanes = [{"rows": lane.rows, "events": lane.events} for lane in news.lanes]
-    about = {} if news.about is None else {"about": news.about}
-    return {"attempt": news.seen.attempt, "lanes": lanes, **about}
+    return {"attempt": news.seen.attempt, "lanes": lanes, **({} if news.about is None else {"about": news.about})}
 
 
 def answers(socket: Server, *, block: bool) -> int:

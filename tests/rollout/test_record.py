@@ -338,7 +338,13 @@ def test_a_log_that_exists_is_found_before_the_drives(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="already holds something"):
         run(RecordConfig(env="udacity", episodes=1, max_frames=40, out=tmp_path / "r", log=tmp_path / "log"))
     (tmp_path / "file").write_text("kept")
-    for log, more in ((tmp_path / "file", {"overwrite": True}), (tmp_path / "r" / "log", {}), (tmp_path / "r", {})):
+    overwrite = {"overwrite": True}
+    for log, more in (
+        (tmp_path / "file", overwrite),
+        (tmp_path / "log", overwrite),
+        (tmp_path / "r" / "log", {}),
+        (tmp_path / "r", {}),
+    ):
         with pytest.raises(UserError, match="already holds something, or will hold the recording"):
             run(RecordConfig(env="udacity", episodes=1, max_frames=40, out=tmp_path / "r", log=log, **more))
     assert not (tmp_path / "r").exists()

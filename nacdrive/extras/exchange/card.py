@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_text
+from nacdrive.common.result_folder import locked
 from nacdrive.common.table import markdown
 from nacdrive.datasets import manifest
 from nacdrive.datasets.episode import Episode
@@ -78,7 +79,7 @@ class Summary:
 
 def write_card(folder: Path, *, license: str | None = None, overwrite: bool = False) -> tuple[Path, str | None]:
     """Write a recording's ``README.md``, over ours that nobody edited. The card, and the licence that it names."""
-    path, (about, listed) = folder / manifest.CARD, manifest.read_manifest(folder)
+    path, _ = folder / manifest.CARD, manifest.read_manifest(folder)
     if license is not None:
         manifest.check_license(license)
     if path.exists() and not overwrite and not manifest.is_own_card(path):
@@ -86,7 +87,9 @@ def write_card(folder: Path, *, license: str | None = None, overwrite: bool = Fa
     recording = Recording.open(folder)
     text = card_text(recording, license or recording.meta.get("license"))
     if license is not None and recording.meta.get("license") != license:
-        manifest.write_manifest(folder, {**about, "license": license}, listed)
+        with locked(folder):
+            about, listed = manifest.read_manifest(folder)
+            manifest.write_manifest(folder, {**about, "license": license}, listed)
     write_text(path, manifest.sign_card(text))
     return path, license or recording.meta.get("license")
 
@@ -152,8 +155,7 @@ def tag_of(source: str) -> str:
 
 def facts(recording: Recording, summary: Summary, license: str | None) -> str:
     """The short list at the top."""
-    meta = recording.meta
-    returns = [info.episode_return for info in recording.episodes]
+    meta, returns = recording.meta, [info.episode_return for info in recording.episodes]
     rows = {
         "Environment": meta["source"],
         "Driven by": ", ".join(f"{name} ({count} episodes)" for name, count in summary.drivers.most_common()),

@@ -292,8 +292,7 @@ def hub_feature(feature: Mapping[str, Any]) -> dict[str, Any]:
     """A feature of ``info.json`` in the words of ``datasets``."""
     if feature["dtype"] == "image":
         return {"_type": "Image"}
-    value = {"dtype": feature["dtype"], "_type": "Value"}
-    width = feature["shape"][0]
+    value, width = {"dtype": feature["dtype"], "_type": "Value"}, feature["shape"][0]
     return value if width == 1 else {"feature": value, "length": width, "_type": "Sequence"}
 
 
@@ -332,8 +331,7 @@ def number_stats(values: NDArray[Any]) -> Stats:
 
 def sampled_frames(count: int) -> list[int]:
     """The frames whose pixels are looked at, of an episode of ``count``: about ``count ** 0.75``, at least 100."""
-    samples = max(min(100, count), min(int(count**0.75), 10_000))
-    return [int(i) for i in np.round(np.linspace(0, count - 1, samples))]
+    return [int(i) for i in np.round(np.linspace(0, count - 1, max(min(100, count), min(int(count**0.75), 10_000))))]
 
 
 def image_stats(decode: Callable[[int], NDArray[np.uint8]], count: int) -> Stats:
@@ -341,8 +339,7 @@ def image_stats(decode: Callable[[int], NDArray[np.uint8]], count: int) -> Stats
 
     ``decode`` makes of the number of a frame uint8 [height, width, 3]; one frame is held at a time.
     """
-    chosen = sampled_frames(count)
-    levels = np.zeros((3, 256), dtype=np.int64)
+    chosen, levels = sampled_frames(count), np.zeros((3, 256), dtype=np.int64)
     for i in chosen:
         frame = decode(i)
         longest = max(frame.shape[:2])
@@ -351,10 +348,8 @@ def image_stats(decode: Callable[[int], NDArray[np.uint8]], count: int) -> Stats
             frame = frame[::step, ::step]
         for channel in range(3):
             levels[channel] += np.bincount(frame[..., channel].reshape(-1), minlength=256)
-    value = np.arange(256) / 255
-    total = levels.sum(1)
-    mean = levels @ value / total
-    below = np.cumsum(levels, axis=1)
+    value, total = np.arange(256) / 255, levels.sum(1)
+    mean, below = levels @ value / total, np.cumsum(levels, axis=1)
     stats = {
         "min": np.array([value[row.nonzero()[0][0]] for row in levels]),
         "max": np.array([value[row.nonzero()[0][-1]] for row in levels]),

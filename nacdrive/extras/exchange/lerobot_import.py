@@ -86,8 +86,7 @@ class LeRobotSet:
         check_version(folder, info)
         with quoted(f"{folder / INFO} is damaged (", "): get it again.", *MISFITS, AttributeError, say=named):
             features = {str(name): dict(feature) for name, feature in info["features"].items()}
-            fps = float(info["fps"])
-            total = int(info["total_frames"])
+            fps, total = float(info["fps"]), int(info["total_frames"])
             expected = int(info["total_episodes"])
             if not 0 < fps < 10**6:
                 raise ValueError(f"fps is {fps:g}")
@@ -232,8 +231,7 @@ def read_data(data_set: LeRobotSet, seeds: list[int]) -> Iterator[Episode]:
         raise UserError(f"{data_set.folder} has its episodes in another order than its files: it cannot be read.")
     for name, indices in files.items():
         path = limits.within(data_set.folder, name)
-        file = limits.open_parquet(path)
-        rows = sum(data_set.episodes[index].length for index in indices)
+        file, rows = limits.open_parquet(path), sum(data_set.episodes[index].length for index in indices)
         if file.metadata.num_rows != rows:
             raise UserError(f"{path} holds {file.metadata.num_rows} frames where {rows} are listed: get it again.")
         batches = Batches(path, file, columns_of(data_set, path, file))
@@ -290,16 +288,14 @@ def read_episode(data_set: LeRobotSet, index: int, seed: int, batches: Batches) 
     row = data_set.episodes[index]
     numbers: dict[str, list[NDArray[Any]]] = {}
     frames: dict[str, list[bytes]] = {}
-    size = 0
-    there = set(data_set.cameras)
+    size, there = 0, set(data_set.cameras)
     wanted = there if data_set.header is None else there & {"center", *row.ours["columns"]}
     before = f"episode {index} in {batches.path} "
     with quoted(before, ": get the data set again.", ValueError, TypeError, pa.ArrowException):
         for batch in batches.take(row.length):
             for camera in wanted:
                 name = data_set.cameras[camera]
-                column = batch.column(batch.schema.names.index(name)).field("bytes")
-                for i, data in enumerate(column.to_pylist()):
+                for i, data in enumerate(batch.column(batch.schema.names.index(name)).field("bytes").to_pylist()):
                     if data is None:
                         raise ValueError(f"has no picture of {name} in frame {len(frames.get(camera, ()))}")
                     with quoted(f"has in row {i} of {name} ", "", ValueError, kind=ValueError):

@@ -215,14 +215,12 @@ def write_episode(h5py: Any, group: Any, index: int, episode: Episode, spaces: S
     else:
         for camera, frames in episode.cameras.items():
             write_frames(h5py, group.require_group("observations"), camera, frames, spaces)
-    ended = str(episode.meta.get("ended")) in TERMINATED
-    last = np.arange(N) == N - 1
+    ended, last = str(episode.meta.get("ended")) in TERMINATED, np.arange(N) == N - 1
     write_numbers(group, "actions", spaces.actions_of(episode))
     write_numbers(group, "rewards", episode.reward)
     write_numbers(group, "terminations", last & ended)
     write_numbers(group, "truncations", last & (not ended))
-    infos = group.create_group("infos")
-    optional = list(episode.optional)
+    infos, optional = group.create_group("infos"), list(episode.optional)
     # Those of the observation after the last action: the same again, and a time after it.
     after = {"t_s": episode.t_s[-1:] + (np.median(np.diff(episode.t_s)) if N > 1 else 1.0)}
     for name in (*INFOS, *optional):

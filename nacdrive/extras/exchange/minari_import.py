@@ -256,8 +256,7 @@ class Reader:
         return {**infos, **more, "reward": self.numbers(group, "rewards", N)}
 
     def stranger(self, group: Any, N: int, fps: float, action_of: Callable[[int], Action] | None) -> dict[str, Any]:
-        actions = self.numbers(group, "actions", N)
-        given = unknown_columns(N)
+        actions, given = self.numbers(group, "actions", N), unknown_columns(N)
         width = 1 + self.data_set.pedals
         if actions.size != N * width:
             raise ValueError(f"its actions are {list(actions.shape)}, and its space says {width} a step")

@@ -64,8 +64,7 @@ class TubWriter:
     def add(self, episode: Episode) -> None:
         """Write one episode as a session of an hour of its own."""
         began = FIRST_DAY + timedelta(hours=len(self.episodes))
-        session = f"{began:%y-%m-%d}_{len(self.episodes)}"
-        columns = list(episode.optional)
+        session, columns = f"{began:%y-%m-%d}_{len(self.episodes)}", list(episode.optional)
         own = {OWN[name]: getattr(episode, name) for name in (*COLUMNS, *columns) if name in OWN}
         pedals = episode.throttle - episode.brake
         for i in range(len(episode)):
@@ -106,8 +105,7 @@ class TubWriter:
 
     def _write_catalog(self) -> None:
         first = (self.frames - 1) // PER_CATALOG * PER_CATALOG
-        name = f"catalog_{first // PER_CATALOG}"
-        lengths = [len(line) for line in self._lines]
+        name, lengths = f"catalog_{first // PER_CATALOG}", [len(line) for line in self._lines]
         about = {"created_at": FIRST_DAY.timestamp(), "line_lengths": lengths, "start_index": first}
         write_text(self.folder / f"{name}.catalog", "".join(self._lines))
         manifest = {**about, "path": f"{name}.catalog_manifest"}

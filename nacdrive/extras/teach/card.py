@@ -61,8 +61,7 @@ class TeachCard(Card):
         resume: bool = False,
     ) -> None:
         self.teaching, self.driver, self.standing = teaching, driver, standing
-        self._begin_at_once = begin
-        self._folder = {"overwrite": overwrite, "resume": resume}
+        self._begin_at_once, self._folder = begin, {"overwrite": overwrite, "resume": resume}
         self.commands = {"teach": self._command}
         self.page: LivePage | None = None
         self.recorder: EpisodeRecorder | None = None
@@ -77,8 +76,7 @@ class TeachCard(Card):
         self._share = 0.0
         self._tried: tuple[Path, ...] = ()
         """Corrections of the last round that was not taken over, and is not tried again without others."""
-        self._news = ""
-        self._retry_s = 0.0
+        self._news, self._retry_s = "", 0.0
 
     def around(self, recorder: EpisodeRecorder) -> Callable[[Tick], None]:
         """``recorder`` of the corrections as a listener that also lets the policy learn from them."""
@@ -224,8 +222,7 @@ class TeachCard(Card):
         """What the rounds have changed; '' before the first."""
         if not self.teaching.rounds:
             return ""
-        last = self.teaching.rounds[-1]
-        rounds = len(self.teaching.rounds)
+        last, rounds = self.teaching.rounds[-1], len(self.teaching.rounds)
         return (
             f"{counted(self.teaching.count)} in {rounds} round{'s' * (rounds > 1)}, agreement with you "
             f"{shift(last.agreement)}, the old laps {shift(last.old)}: {self.teaching.model}."
@@ -277,7 +274,10 @@ class TeachCard(Card):
         """The corrections of the next round, as soon as there are others than those tried last."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or (not self._ended and self._pending() != self._tried))
-            return () if self._closed else self._pending()
+            corrections = () if self._closed else self._pending()
+        for why in (damaged := list(self.teaching.leave_out(corrections))):
+            self._say(f"a correction is left out: {why}")
+        return self._wait_for_more() if damaged else corrections
 
     def _pending(self) -> tuple[Path, ...]:
         # Until the last round has taken over, nothing is learnt from what a former network did.
@@ -335,8 +335,7 @@ def teach_card(config: Any, loaded: LoadedDrive) -> TeachCard | None:
         if config.teach:
             raise UserError(f"--teach teaches a policy of a .pt file, and {driver.name} is none.")
         return None
-    learnt = policy.meta.get("config") or {}
-    task = load_driving_task(policy.config.task)
+    learnt, task = policy.meta.get("config") or {}, load_driving_task(policy.config.task)
     usual = (*map(Path, learnt.get("data", ())), spec.recording_folder)
     data = config.data or tuple(dict.fromkeys(folder for folder in usual if task.knows(folder)))
     if not data and not config.teach:

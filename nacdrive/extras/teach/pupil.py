@@ -16,8 +16,7 @@ from nacdrive.common.files import os_error_sentence
 from nacdrive.common.parallel import lower_priority
 from nacdrive.common.statistics import paired_difference
 from nacdrive.datasets.episode import Episode
-from nacdrive.datasets.episode_file import from_parquet
-from nacdrive.datasets.recording import Recording
+from nacdrive.datasets.recording import Recording, load_episode
 from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.extras.teach.rounds import Job
 from nacdrive.models import load_policy
@@ -71,11 +70,10 @@ class Pupil:
         if not job.corrections:
             return None
         # A recording of the round's corrections, labelled with what the person meant.
-        corrections = [from_parquet(path.read_bytes()) for path in job.corrections]
-        about = Recording.open(job.corrections[0].parent).meta
-        same_as = {name: about[name] for name in ("source", "fps", "expert")}
+        recording = Recording.open(job.corrections[0].parent)
+        same_as = {name: recording.meta[name] for name in ("source", "fps", "expert")}
         writer = RecordingWriter(job.lesson, **same_as, overwrite=True)
-        for episode in corrections:
+        for episode in [load_episode(info) for info in recording.episodes if info.path in job.corrections]:
             writer.add(replace(episode, expert_steering=meant(episode)))
         lessons = (*job.lessons, job.lesson)
         config = replace(self.training, lessons=lessons, resume=True)
@@ -101,8 +99,7 @@ def compare(before: NDArray[np.bool_], after: NDArray[np.bool_]) -> tuple[tuple[
     """The shares of two policies on the same decisions, and the upper end of the 95 % interval of the difference."""
     # Neighbouring decisions are alike: pieces of the drives are compared.
     shares = [[piece.mean() for piece in np.array_split(one, min(PIECES, len(one)))] for one in (after, before)]
-    interval = paired_difference(*shares)["interval95"] or (-1.0, 1.0)
-    return (float(before.mean()), float(after.mean())), interval[1]
+    return (float(before.mean()), float(after.mean())), (paired_difference(*shares)["interval95"] or (-1.0, 1.0))[1]
 
 
 def learn_rounds(pipe: Connection, training: TrainConfig) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import shlex
 import shutil
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nacdrive.common.errors import MISFITS, UserError, named, quoted
-from nacdrive.common.files import atomic_path, result_folder, write_json
+from nacdrive.common.files import atomic_path, file_checksum, result_folder, write_json
 from nacdrive.common.foreign_json import read_object
 from nacdrive.common.result_folder import RESULT_MARKER, note_own
 from nacdrive.common.runs import plain
-from nacdrive.datasets.recording import Recording
+from nacdrive.datasets.manifest import EpisodeInfo
+from nacdrive.datasets.recording import Recording, load_episode
 from nacdrive.rollout.train_config import TrainConfig
 from nacdrive.rollout.train_policy import round_path
 from nacdrive.training.fit import checkpoint_path
@@ -62,6 +64,8 @@ class Teaching:
     """Files of corrections that shall not be learnt."""
     begun: int = 0
     """Rounds that were begun: no two lessons have one name."""
+    damaged: set[str] = field(default_factory=set)
+    """Files of corrections that cannot be read: the others are learnt."""
 
     @property
     def model(self) -> Path:
@@ -76,13 +80,25 @@ class Teaching:
     @property
     def pending(self) -> tuple[Path, ...]:
         """Corrections that are in no round yet."""
-        known = {*self.undone, *(name for one in self.rounds for name in one.corrections)}
+        known = {*self.undone, *self.damaged, *(name for one in self.rounds for name in one.corrections)}
+        return tuple(info.path for info in self.listed() if info.path.name not in known)
+
+    def listed(self) -> list[EpisodeInfo]:
+        """All corrections."""
         try:
-            paths = [info.path for info in Recording.open(self.recording).episodes]
+            return Recording.open(self.recording).episodes
         except UserError:
             # The recording begins before its first correction is written, which a full disk may hold up.
-            return ()
-        return tuple(path for path in paths if path.name not in known)
+            return []
+
+    def leave_out(self, corrections: tuple[Path, ...]) -> Iterator[str]:
+        """Those of ``corrections`` that are damaged are pending no more; a sentence of each."""
+        for info in [one for one in self.listed() if one.path in corrections]:
+            try:
+                load_episode(info)
+            except UserError as error:
+                self.damaged.add(info.path.name)
+                yield str(error)
 
     @property
     def count(self) -> int:
@@ -91,14 +107,16 @@ class Teaching:
     def open(self, *, overwrite: bool, resume: bool) -> None:
         """Make the folder this process's, and go on with what is in it; ``UserError`` if it is something else."""
         assert self.training.first is not None
-        reads = (self.training.first, *self.training.data)
-        result_folder(self.folder, overwrite=overwrite, resume=resume, reads=reads)
+        result_folder(self.folder, overwrite=overwrite, resume=resume, reads=(self.training.first, *self.training.data))
         note_own(self.training.folder / RESULT_MARKER)
         if (path := self.folder / TEACHING).exists():
             stored = read_object(path)
-            if stored.get("first") != str(self.training.first):
-                raise UserError(f"{self.folder} is a teaching of {stored.get('first')}: give another --out.")
-            if (before := stored.get("recording", str(self.recording))) != str(self.recording):
+            first, checksum = str(stored.get("first")), stored.get("first_sha256")
+            named_so = Path(first).resolve() == self.training.first.resolve()
+            if (file_checksum(self.training.first) != checksum) if checksum else not named_so:
+                changed = ", which has changed since" * named_so
+                raise UserError(f"{self.folder} is a teaching of {first}{changed}: give another --out.")
+            if Path(before := str(stored.get("recording", self.recording))).resolve() != self.recording.resolve():
                 raise UserError(f"{self.folder} learns from {before}: give --corrections {before}, or another --out.")
             lists = ("corrections", "agreement", "old")
             with quoted(f"{path} is damaged (", "): give another --out.", *MISFITS, say=named):
@@ -129,6 +147,7 @@ class Teaching:
     def save(self, rounds: list[Round], undone: list[str]) -> None:
         """Write down where the teaching stands now, and its policy; if the disk does not take it, nothing changes."""
         about = {"first": str(self.training.first), "recording": str(self.recording)}
+        about |= {"first_sha256": file_checksum(Path(about["first"]))}
         stand = {"rounds": plain(rounds), "undone": undone, "begun": self.begun}
         with atomic_path(self.model) if rounds else nullcontext() as partial:
             if partial is not None:

@@ -7,6 +7,7 @@ cameras' pictures, which stand 0.8 m beside the middle, make the policy steer ba
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.statistics import paired_difference, summary
+from nacdrive.datasets.udacity_log import LOG
 from nacdrive.models import Policy
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.splits import blocks_of, slice_sample
@@ -69,16 +71,19 @@ def judge_logs(policy: Policy, folders: Sequence[Path]) -> dict[str, Any]:
 
 
 def drives_by_track(policy: Policy, folders: Sequence[Path]) -> dict[str, list[Drive]]:
-    """The policy's steering on every drive, under the name of the track (that of the folder where none is noted)."""
+    """The policy's steering on every drive, under its track's name (where none is noted its folder's, or path)."""
     drives: dict[str, list[Drive]] = {}
     seen = set()
-    for folder in folders:
+    places = {folder: folder.parent if folder.name == LOG else folder for folder in folders}
+    alike = Counter(place.name for place in {place.absolute() for place in places.values()})
+    for folder, place in places.items():
+        name = place.name if alike[place.name] == 1 else str(place)
         for episode in drives_in(folder):
             if episode.fingerprint in seen:
                 continue
             seen.add(episode.fingerprint)
             # Random roads belong together: each is too short for a verdict of its own.
-            track = str(episode.meta.get("track", folder.name)).partition(":")[0]
+            track = str(episode.meta["track"]).partition(":")[0] if "track" in episode.meta else name
             drives.setdefault(track, []).append(drive_of(policy, drive_sample(episode, folder.name, policy.config)))
     if not drives:
         raise UserError(f"there is no drive in {', '.join(map(str, folders))}: check --data.")
@@ -114,8 +119,7 @@ def error_row(drive: Drive, block: slice, mean: float | None, curves: bool = Fal
 def verdict(drives: Sequence[Drive]) -> dict[str, Any]:
     """All numbers of one track's drives, and what they mean."""
     target = np.concatenate([drive.target for drive in drives])
-    steering = np.concatenate([drive.steering for drive in drives])
-    mean = float(target.mean())
+    steering, mean = np.concatenate([drive.steering for drive in drives]), float(target.mean())
     pairs = [(drive, block) for drive in drives for block in drive.blocks]
     rows = [error_row(drive, block, mean) for drive, block in pairs]
     bends = [row for drive, block in pairs if (row := error_row(drive, block, mean, curves=True))]

@@ -1,5 +1,6 @@
 """A recording names its licence and carries a card, computed from its files."""
 
+import fcntl
 import hashlib
 import json
 import re
@@ -10,6 +11,7 @@ import pytest
 
 from nacdrive.cli.main import dispatch
 from nacdrive.common.errors import UserError
+from nacdrive.common.result_folder import LOCK
 from nacdrive.datasets.check import check_recording
 from nacdrive.datasets.recording import Recording, RecordingWriter, merge_recordings
 from nacdrive.extras.exchange.card import card_text, write_card, yaml_lines
@@ -59,6 +61,16 @@ def test_the_licence_stands_in_the_recording_and_the_recording_is_whole(sample, 
     assert "licence CC-BY-4.0" in capsys.readouterr().out
     dispatch(["recordings", "card", str(sample)])
     assert "licence CC-BY-4.0" in capsys.readouterr().out
+
+
+def test_no_licence_is_given_while_another_process_records(sample):
+    # It would write what it read before, without the licence.
+    with (sample / LOCK).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(UserError, match="another nacdrive writes into"):
+            write_card(sample, license="MIT")
+        assert "license" not in Recording.open(sample).meta and not (sample / "README.md").exists()
+        write_card(sample)
 
 
 def test_a_recording_without_a_licence_opens_unchanged_and_its_card_says_so(sample, capsys):

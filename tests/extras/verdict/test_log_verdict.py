@@ -28,7 +28,7 @@ from nacdrive.extras.verdict.log_verdict import (
 )
 from nacdrive.models import save_policy
 from nacdrive.rollout.eval_config import EvalConfig
-from tests.helpers.udacity_logs import make_log
+from tests.helpers.udacity_logs import make_log, numbers
 from tests.helpers.udacity_policy import udacity_policy
 
 GAP = 0.07
@@ -277,3 +277,12 @@ def test_a_second_log_is_judged_after_one_that_was_given_twice(log: Path, tmp_pa
     judged = judge_logs(udacity_policy(window=2), [log, log, other])
     assert judged["frames"] == 50 and list(judged["verdicts"]) == ["mine", "other"]
     assert judged["blocks"] == 2
+
+
+def test_logs_whose_folders_are_named_alike_get_a_verdict_each(log: Path, tmp_path: Path) -> None:
+    one, two = (
+        make_log(tmp_path / name / "data", count, rows=numbers(count)) for name, count in (("a", 20), ("b", 16))
+    )
+    policy = udacity_policy(window=2)
+    for folders in ([one, two, log, one], [one / "driving_log.csv", two / "driving_log.csv", log / "driving_log.csv"]):
+        assert list(judge_logs(policy, folders)["verdicts"]) == [str(one), str(two), "mine"]
