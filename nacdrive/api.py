@@ -135,7 +135,7 @@ def evaluate(
         raise UserError("processes of their own open what they drive by its name: give names or files, or no workers.")
     tracks = ("",) if opened_env is not None else loaded.spec.tracks_of(config.track)
     jobs = [
-        EvalJob(who, k, config.seed + k, track)  # type: ignore[arg-type]
+        EvalJob(who, k, config.seed + k, track)
         for who in (("policy", "expert") if drive.expert else ("policy",)) for track in tracks for k in range(episodes)
     ]  # fmt: skip
     worker = RolloutWorker(loaded, env=opened_env)

@@ -131,8 +131,7 @@ class Registry(Generic[T]):
     """
 
     def __init__(self, kind: str, group: str, builtin: dict[str, str]) -> None:
-        self.kind = kind
-        self.group = group
+        self.kind, self.group = kind, group
         self._builtin = dict(builtin)
         self._registered: dict[str, str | T] = {}
 

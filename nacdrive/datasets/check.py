@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nacdrive.common.paths import find_recording
 from nacdrive.common.result_folder import locked
-from nacdrive.datasets import manifest as books
+from nacdrive.datasets import manifest as manifests
 from nacdrive.datasets.episode import content_problem
 from nacdrive.datasets.episode_file import NotAnEpisodeError
 from nacdrive.datasets.manifest import EPISODE_NAME, MANIFEST, EpisodeInfo, read_manifest, write_manifest
@@ -30,7 +30,7 @@ def check_recording(folder: Path) -> CheckResult:
     there = sorted(folder.glob("*"))
     manifest, listed = read_manifest(folder)
     # A crash may have kept an episode from being listed; it is sound if its content is.
-    listed += books.unlisted_episodes(folder, manifest["source"], listed)
+    listed += manifests.unlisted_episodes(folder, manifest["source"], listed)
     sound, problems = sort_out(listed, lambda info: episode_problem(info, manifest["source"]))
     known = {info.path for info in listed} | {folder / MANIFEST}
     for path in there:

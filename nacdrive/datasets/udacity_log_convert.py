@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -127,10 +127,10 @@ def export_log(folder: Path, out: Path, *, overwrite: bool = False, progress: Pr
     warning says so. ``progress`` is told the frames so far.
     """
     recording = Recording.open(folder, source=SOURCE)
-    frames = unknown = 0
     durations = [timedelta(seconds=1 + info.duration_s) for info in recording.episodes]
-    lasts = [max(duration, timedelta(hours=1)) for duration in durations[:-1]]
-    hours = list(accumulate(lasts, initial=FIRST_DAY.replace(tzinfo=None)))
+    hours, frames, unknown = [FIRST_DAY.replace(tzinfo=None)], 0, 0
+    for duration in durations[:-1]:
+        hours.append(hours[-1] + max(duration, timedelta(hours=1)))
     # A damaged episode is found before the first row is written.
     began = [began_of(recording.load(index)) or hour for index, hour in enumerate(hours)]
     # Images are named by the time: drives of one time would overwrite each other's.

@@ -13,7 +13,7 @@ from typing import Any
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import atomic_path
 from nacdrive.common.result_folder import clear_staging, is_own, lock_folder, note_own, staged
-from nacdrive.datasets import manifest as books
+from nacdrive.datasets import manifest as manifests
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import to_parquet
 from nacdrive.datasets.manifest import MANIFEST, SET_ASIDE, EpisodeInfo, read_manifest, settle, write_manifest
@@ -49,11 +49,11 @@ class RecordingWriter:
         lock_folder(self.folder, self)
         clear_staging(self.folder)
         settle(self.folder)
-        exists, full = (self.folder / MANIFEST).exists(), books.holds_something(self.folder)
+        exists, full = (self.folder / MANIFEST).exists(), manifests.holds_something(self.folder)
         # What is replaced stays until the first new episode is whole.
         self._replaces = full and overwrite
         if self._replaces:
-            books.own_files(self.folder)
+            manifests.own_files(self.folder)
         elif full:
             if not resume:
                 raise UserError(
@@ -63,17 +63,17 @@ class RecordingWriter:
                 )
             if not exists:
                 raise UserError(f"{self.folder} holds no recording that could be resumed: give another folder.")
-        manifest = books.new_manifest(
+        manifest = manifests.new_manifest(
             source=source, fps=fps, expert=expert, recipe=recipe or {}, license=license, drive=drive
         )
         listed: list[EpisodeInfo] = []
         if exists and resume:
             stored, listed = read_manifest(self.folder)
             refuse_other_recipe(self.folder, stored, manifest)
-            manifest = books.with_license(stored, license, self.folder)
+            manifest = manifests.with_license(stored, license, self.folder)
             if recipe is None and stored.get("drive") != drive:
                 manifest.pop("drive", None)  # each was driven in its own way
-        for path in books.own_partials(self.folder):
+        for path in manifests.own_partials(self.folder):
             path.unlink()
         self._manifest = manifest
         self._episodes = {info.path.name: info for info in listed if not set_aside_if_broken(info)}
@@ -124,14 +124,14 @@ class RecordingWriter:
         """List episodes that were renamed into place just before a stop; leave alone what is not ours."""
         if self._replaces:
             return
-        for info in books.unlisted_episodes(self.folder, self._manifest["source"], self._episodes.values()):
+        for info in manifests.unlisted_episodes(self.folder, self._manifest["source"], self._episodes.values()):
             self._episodes[info.path.name] = info
         self._save()
 
 
 def set_aside_if_broken(info: EpisodeInfo) -> bool:
     """Move a truncated file out of the way, so that its seed is driven again; True if the episode is lost."""
-    why = books.size_problem(info)
+    why = manifests.size_problem(info)
     if why is None:
         return False
     if info.path.is_file():
@@ -165,7 +165,7 @@ def refuse_other_recipe(folder: Path, stored: Mapping[str, Any], wanted: Mapping
 
     old, new = flat(stored), flat(wanted)
     different = [f"{key} {old.get(key)} instead of {new.get(key)}" for key in old | new if old.get(key) != new.get(key)]
-    if books.other_rate(stored["fps"], wanted["fps"]):
+    if manifests.other_rate(stored["fps"], wanted["fps"]):
         different.append(f"fps {stored['fps']:g} instead of {wanted['fps']:g}")
     if different:
         problem = f"{folder} was recorded with {', '.join(different)}"

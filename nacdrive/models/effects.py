@@ -281,7 +281,9 @@ class EffectMeter:
         if self.nac is None:
             return y.new_zeros(0, len(y))
         merged = self._merged[-1][0, -1].view(self.nac.num_heads, -1)
-        return cast(Tensor, y - (self.nac.out_proj.weight.view(len(y), self.nac.num_heads, -1) * merged).sum(dim=-1).T)
+        return cast(
+            "Tensor", y - (self.nac.out_proj.weight.view(len(y), self.nac.num_heads, -1) * merged).sum(dim=-1).T
+        )
 
 
 @dataclass(frozen=True)

@@ -149,8 +149,7 @@ class Search:
         self._rng = np.random.default_rng([seed, 0x40A7])
         self._cells: dict[Area, list[NDArray[np.float64]]] = {}
         self._round: list[Case] = []
-        self._missing = 0
-        self._count = 0
+        self._missing = self._count = 0
         self.failures: list[Case] = []
         self._failed: list[Case] = []
 

@@ -67,8 +67,7 @@ class UdacityClient:
         self.host, self.port = host, port
         self.connections = 0
         """How often a connection came about; more than one means that it was lost."""
-        self.sent = 0
-        self.steers = 0
+        self.sent = self.steers = 0
         self.lost = 0
         """Answers that could not be read: the simulator says nothing and does not go on asking."""
         self._telemetry, self._apply = telemetry, apply

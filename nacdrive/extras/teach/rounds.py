@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from nacdrive.common.errors import MISFITS, UserError, named, quoted
@@ -67,6 +68,11 @@ class Teaching:
     damaged: set[str] = field(default_factory=set)
     """Files of corrections that cannot be read: the others are learnt."""
 
+    @cached_property
+    def first_sha256(self) -> str:
+        assert self.training.first is not None
+        return file_checksum(self.training.first)
+
     @property
     def model(self) -> Path:
         return self.folder / self.training.file_name
@@ -113,7 +119,7 @@ class Teaching:
             stored = read_object(path)
             first, checksum = str(stored.get("first")), stored.get("first_sha256")
             named_so = Path(first).resolve() == self.training.first.resolve()
-            if (file_checksum(self.training.first) != checksum) if checksum else not named_so:
+            if self.first_sha256 != checksum if checksum else not named_so:
                 changed = ", which has changed since" * named_so
                 raise UserError(f"{self.folder} is a teaching of {first}{changed}: give another --out.")
             if Path(before := str(stored.get("recording", self.recording))).resolve() != self.recording.resolve():
@@ -147,7 +153,7 @@ class Teaching:
     def save(self, rounds: list[Round], undone: list[str]) -> None:
         """Write down where the teaching stands now, and its policy; if the disk does not take it, nothing changes."""
         about = {"first": str(self.training.first), "recording": str(self.recording)}
-        about |= {"first_sha256": file_checksum(Path(about["first"]))}
+        about |= {"first_sha256": self.first_sha256}
         stand = {"rounds": plain(rounds), "undone": undone, "begun": self.begun}
         with atomic_path(self.model) if rounds else nullcontext() as partial:
             if partial is not None:
