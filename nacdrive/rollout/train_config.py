@@ -107,8 +107,6 @@ class TrainConfig(
         ):
             if is_given and not self.dagger:
                 raise UserError(f"{what} of the drives of DAgger: give --dagger a number of rounds.")
-        if self.lesson_frames and not self.lessons:
-            raise UserError("--lesson-frames is of --lessons: give these, or leave it out.")
         if self.between_frames and self.disturbance.late and not self.vary_camera:
             problem = "--between-frames is for rare or lost frames, not late ones"
             raise UserError(f"{problem}: leave out --late, or add --vary-camera.")
