@@ -141,12 +141,12 @@ def stages(config: DemoConfig) -> tuple[RecordConfig, TrainConfig, DriveConfig]:
     recording = RecordConfig(**done, episodes=config.episodes, out=config.out / "recording")
     training = TrainConfig(
         **done,
-        **given(EpochsOption, Device, *([DaggerOptions] if config.dagger else [])),
+        **given(EpochsOption, DaggerOptions, Device),
         model=config.model,
         paper_form=config.paper_form,
         data=(recording.folder,),
         batch_size=BATCH,
-        dagger_epochs=max(1, config.epochs // 2) if config.dagger else TrainConfig.dagger_epochs,
+        dagger_epochs=max(1, config.epochs // 2),
         out=config.out / "training",
     )
     driving = DriveConfig(

@@ -118,7 +118,8 @@ class DriveConfig(
 
 def run(config: DriveConfig) -> int:
     """Drive, show, film, and say what came of it."""
-    return 0 if config.spec.realtime else int(any(result.failure for result in drive(config)))
+    results = drive(config)
+    return 0 if config.spec.realtime else int(any(result.failure for result in results))
 
 
 def drive(config: DriveConfig) -> list[EpisodeResult]:

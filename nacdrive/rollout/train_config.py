@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Interval
 
 from nacdrive.common.errors import UserError, unknown_name
-from nacdrive.common.options import LARGEST, Count, Device, NotNegative, Options, Result, Workers, flag
+from nacdrive.common.options import LARGEST, Count, Device, NotNegative, Options, Result, Workers
 from nacdrive.datasets.options import RecordingsOption
 from nacdrive.drivers.options import ExpertOption, LearningCamera, PupilOptions, check_expert
 from nacdrive.envs.camera_noise import CameraNoise
@@ -23,7 +23,6 @@ from nacdrive.training.config import FitConfig
 if TYPE_CHECKING:
     from nacdrive.models.policy import Policy
 
-OF_DAGGER = ("beta", "dagger_episodes", "dagger_epochs")
 AUTO = "auto"
 """The task that recordings belong to by their source."""
 SEEDS_PER_ROUND = 1000
@@ -103,7 +102,6 @@ class TrainConfig(
             ("the camera's disturbances are", self.disturbance.active),
             ("--bad-starts is", self.bad_starts),
             ("--renderer is", self.renderer),
-            *((f"{flag(name)} is", getattr(self, name) != getattr(TrainConfig, name)) for name in OF_DAGGER),
         ):
             if is_given and not self.dagger:
                 raise UserError(f"{what} of the drives of DAgger: give --dagger a number of rounds.")

@@ -76,7 +76,7 @@ def test_a_memory_has_the_layers_own_options_over_its_form() -> None:
     for options, words in (("{", "is no JSON"), ("[1]", "is no JSON object")):
         with pytest.raises(UserError, match=words):
             PpoConfig(model="lstm", memory_options=options)
-    for more, words in (({"paper_form": True}, "--paper-form is for"), ({"memory_options": "[]"}, "-options are for")):
+    for more, words in (({"paper_form": True}, "--paper-form is for"), ({"memory_options": "[]"}, "-options is for")):
         with pytest.raises(UserError, match=words):
             PpoConfig(**more)  # type: ignore[arg-type]
 

@@ -58,8 +58,6 @@ def test_a_policy_is_trained_as_the_shipped_ones_were_unless_told_otherwise() ->
         ({"task": "carracing", "lessons": (Path("x"),)}, "--lessons teach the policy --first"),
         ({"task": "carracing", "lessons": (Path("x"),), "first": Path("y"), "dagger": 1}, "--lessons teach the policy"),
         ({"task": "carracing", "disturbance": CameraNoise(noise=0.1)}, "are of the drives of DAgger"),
-        ({"task": "carracing", "beta": 0.9}, "--beta is of the drives of DAgger"),
-        ({"task": "carracing", "dagger_episodes": 3}, "--dagger-episodes is of the drives of DAgger"),
         ({"task": "udacity", "dagger": 1, "expert": "ppo"}, "does not know"),
         ({"task": "carracing", "bad_starts": 0.2}, "--bad-starts is of the drives of DAgger"),
         ({"task": "carracing", "renderer": "fast"}, "--renderer is of the drives of DAgger"),

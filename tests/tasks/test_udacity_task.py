@@ -92,7 +92,7 @@ def test_a_folder_of_neither_kind_and_images_of_another_size_are_told(tmp_path):
     from nacdrive.datasets.images import encode_jpeg
 
     next((log / "IMG").glob("center*")).write_bytes(encode_jpeg(np.zeros((80, 160, 3), np.uint8)))
-    with pytest.raises(UserError, match=r"is 160x80.*320x160"):
+    with pytest.raises(UserError, match=r"it has 160 x 80 pixels, the drive.s first one 320 x 160"):
         TASK.load([log])
 
 
