@@ -145,7 +145,8 @@ def print_json(result: Any) -> None:
     """Print a verb's result as one JSON document; null stands for numbers that JSON has not."""
     from nacdrive.common.runs import plain
 
-    print(json.dumps(json.loads(json.dumps(plain(result)), parse_constant=lambda name: None), indent=2))
+    known = json.loads(json.dumps(plain(result)), parse_constant=lambda name: None)
+    print(json.dumps(known, indent=2))
 
 
 @contextmanager

@@ -89,7 +89,7 @@ def result_folder(
             raise UserError(f"{path} holds another kind of result (no {own} is in it): give another --out.")
         if full and overwrite:
             refuse_special_place(path)
-            if (other := next(foreign(path), None)) is not None:
+            if (other := next(foreign_files(path), None)) is not None:
                 what = f"{other} was not made by nacdrive, so --overwrite leaves {path} as it is"
                 raise UserError(f"{what}: move it away, or give another --out.")
             aside = path / REPLACED
@@ -281,7 +281,7 @@ def refuse_special_place(path: Path) -> None:
         raise UserError(f"{path} is a root or a repository, where --overwrite deletes nothing: give another --out.")
 
 
-def foreign(folder: Path) -> Iterator[Path]:
+def foreign_files(folder: Path) -> Iterator[Path]:
     """What lies in a result folder and is not nacdrive's."""
     return _foreign(folder, folder, own_names(folder))
 

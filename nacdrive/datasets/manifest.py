@@ -203,7 +203,7 @@ def check_types(manifest: Mapping[str, Any]) -> None:
         raise ValueError(f"license is {license!r}")
 
 
-def other_rate(one: float, two: float) -> bool:
+def is_other_fps(one: float, two: float) -> bool:
     """Whether two rates are not one: those of logs of one simulator differ by a percent."""
     return abs(one - two) > 0.2 * max(one, two)
 

@@ -20,7 +20,7 @@ from nacdrive.common.paths import find_recording
 from nacdrive.datasets.episode import COLUMNS, OPTIONAL, Episode, content_problem, unknown_columns
 from nacdrive.datasets.episode_file import NotAnEpisodeError, from_parquet
 from nacdrive.datasets.images import encode_png
-from nacdrive.datasets.manifest import DRIVES, EpisodeInfo, other_rate, read_manifest, size_problem, unlisted_episodes
+from nacdrive.datasets.manifest import DRIVES, EpisodeInfo, is_other_fps, read_manifest, size_problem, unlisted_episodes
 from nacdrive.datasets.staging import staged_recording
 from nacdrive.datasets.writer import RecordingWriter
 
@@ -229,7 +229,7 @@ def merge_recordings(folders: Sequence[Path], out: Path, *, overwrite: bool = Fa
     first = parts[0]
     for part in parts[1:]:
         for key in ("source", "fps"):
-            if (other_rate if key == "fps" else ne)(part.meta[key], first.meta[key]):
+            if (is_other_fps if key == "fps" else ne)(part.meta[key], first.meta[key]):
                 what = f"{part.folder} has {key} {part.meta[key]} and {first.folder} has {first.meta[key]}"
                 raise UserError(f"{what}: only recordings of one kind can be merged.")
     episodes = [info for part in parts for info in part.episodes]

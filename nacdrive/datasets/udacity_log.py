@@ -260,7 +260,8 @@ def read_lines(path: Path) -> tuple[list[RawRow], list[str]]:
     if cut:
         del parsed[lines[-1][0]]
     odd = {n: parse_row(line, n, [(-math.inf, math.inf)] * 4) for n, line in lines if n in parsed and not parsed[n]}
-    bad, beyond = ([str(n) for n, row in odd.items() if (row is None) == no_row] for no_row in (True, False))
+    bad = [str(n) for n, row in odd.items() if row is None]
+    beyond = [str(n) for n, row in odd.items() if row is not None]
     skipped = ["the last line is cut short"] if cut else []
     if bad:
         skipped.append(f"{len(bad)} lines are no rows of a driving log (line {shortlist(bad)})")

@@ -165,7 +165,7 @@ def refuse_other_recipe(folder: Path, stored: Mapping[str, Any], wanted: Mapping
 
     old, new = flat(stored), flat(wanted)
     different = [f"{key} {old.get(key)} instead of {new.get(key)}" for key in old | new if old.get(key) != new.get(key)]
-    if manifests.other_rate(stored["fps"], wanted["fps"]):
+    if manifests.is_other_fps(stored["fps"], wanted["fps"]):
         different.append(f"fps {stored['fps']:g} instead of {wanted['fps']:g}")
     if different:
         problem = f"{folder} was recorded with {', '.join(different)}"

@@ -11,7 +11,7 @@ from typing import Any
 from nacdrive.common.action import KEYBOARD
 from nacdrive.common.errors import UserError
 from nacdrive.common.parallel import report, run_by_method, run_jobs
-from nacdrive.common.result_folder import foreign
+from nacdrive.common.result_folder import foreign_files
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.manifest import EpisodeInfo
 from nacdrive.datasets.udacity_log_convert import export_log
@@ -72,7 +72,7 @@ def record_episodes(
     """
     if (log := config.log) and (
         log.resolve().is_relative_to(config.folder.resolve())
-        or (log.exists() and not (log.is_dir() and not any(foreign(log) if config.overwrite else log.iterdir())))
+        or (log.exists() and not (log.is_dir() and not any(foreign_files(log) if config.overwrite else log.iterdir())))
     ):
         # Refused now, not after all the drives.
         raise UserError(f"{log} already holds something, or will hold the recording: give another --log.")

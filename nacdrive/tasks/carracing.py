@@ -163,7 +163,8 @@ class CarRacing(Imitation):
         """The action that the expert takes most often; of a continuous one the middle of steering and pedal."""
         targets = torch.cat([sample.fields["target"] for sample in train])
         if is_continuous(train):
-            return {"median action": [targets.median(dim=0).values.expand(len(sample), -1) for sample in samples]}
+            middle = targets.median(dim=0).values
+            return {"median action": [middle.expand(len(sample), -1) for sample in samples]}
         scores = torch.bincount(targets[targets >= 0], minlength=len(ACTIONS)).float()
         return {"most frequent action": [scores.expand(len(sample), -1) for sample in samples]}
 

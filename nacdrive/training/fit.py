@@ -245,9 +245,8 @@ class Fitting:
         self.network.eval()
         losses = weights = measures = counts = 0.0
         answers: list[Tensor] = []
-        for key in self.valid.epoch(None, 0) if self.valid is not None else ():
-            assert self.valid is not None
-            batch = self.to_device(self.valid.load(key))
+        batches = () if self.valid is None else map(self.valid.load, self.valid.epoch(None, 0))
+        for batch in map(self.to_device, batches):
             with self.autocast():
                 outputs = functional_call(self.network, self.mean, tuple(batch[name] for name in self.task.inputs))
             total, weight = self.task.loss(outputs, batch, self.class_weights, self.config.soft)

@@ -79,12 +79,11 @@ class Summary:
 
 def write_card(folder: Path, *, license: str | None = None, overwrite: bool = False) -> tuple[Path, str | None]:
     """Write a recording's ``README.md``, over ours that nobody edited. The card, and the licence that it names."""
-    path, _ = folder / manifest.CARD, manifest.read_manifest(folder)
+    recording, path = Recording.open(folder), folder / manifest.CARD
     if license is not None:
         manifest.check_license(license)
     if path.exists() and not overwrite and not manifest.is_own_card(path):
         raise UserError(f"{path} was written or edited by somebody: give --overwrite to replace it, or move it away.")
-    recording = Recording.open(folder)
     text = card_text(recording, license or recording.meta.get("license"))
     if license is not None and recording.meta.get("license") != license:
         with locked(folder):
