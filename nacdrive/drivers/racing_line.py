@@ -177,9 +177,9 @@ def with_margin() -> RacingLine:
     return RacingLine(WITH_MARGIN)
 
 
-def close_to_limit() -> RacingLine:
-    """For ``--expert nacdrive.drivers.racing_line:close_to_limit``: 93 % of the grip, as room for a pupil."""
-    return RacingLine(RacingLineParameters(grip=200.0, braking=159.0))
+def below_bound() -> RacingLine:
+    """For ``--expert nacdrive.drivers.racing_line:below_bound``: never at the 100 units a second that Box2D allows."""
+    return RacingLine(RacingLineParameters(top_speed=96.0))
 
 
 class AsSeen(RacingLine):

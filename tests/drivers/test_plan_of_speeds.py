@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nacdrive.drivers.pure_pursuit import ContinuousPursuit, DiscretePursuit
-from nacdrive.drivers.racing_line import RacingLineParameters, cautious, close_to_limit, speed_plan, with_margin
+from nacdrive.drivers.racing_line import RacingLineParameters, below_bound, cautious, speed_plan, with_margin
 
 USUAL = RacingLineParameters()
 
@@ -50,7 +50,7 @@ def test_before_a_bend_a_car_brakes_and_behind_it_gains_speed_more_slowly() -> N
 def test_the_drivers_are_as_they_were_tuned() -> None:
     assert RacingLineParameters(1.87, 0.00468, 214, 40.5, 170, 112, 4.25, 0.1325, 0.0541, 0.0607, 1.006, 0.119) == USUAL
     assert cautious().parameters == RacingLineParameters(grip=80, drive=30, braking=70, top_speed=45)
-    assert close_to_limit().parameters == RacingLineParameters(grip=200, braking=159)
+    assert below_bound().parameters == RacingLineParameters(top_speed=96)
     assert with_margin().parameters == RacingLineParameters(grip=171, braking=136, top_speed=100)
     assert DiscretePursuit() == DiscretePursuit(9.3, 0.335, 0.167, 0.087, 0.71, 395, 104, 3.9)
     assert ContinuousPursuit() == ContinuousPursuit(3.5, 0.45, 7, 5, 13.4, 1, 0.12)
