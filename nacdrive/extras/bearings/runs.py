@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from nacdrive.datasets.downloads import is_archive, unpacked
 from nacdrive.extras.bearings.features import FEATURES, FeatureTable, features
 from nacdrive.extras.bearings.layouts import PRONOSTIA, XJTU_SY, open_bearings, open_folder, sources
 from nacdrive.extras.bearings.wear import first_prediction_time, fpt_label
+from nacdrive.tasks.splits import evenly
 
 BEGINNING = 20
 """Snapshots that tell what is usual for a bearing; from then on its features are differences from them."""
@@ -73,23 +74,18 @@ class RunToFailure:
         """Whether it ran at the speed and load that the models are trained on."""
         return bool(re.match(r"Bearing1(_|$)", self.name))
 
-    def subsample(self, most: int | None) -> RunToFailure:
-        N = len(self.table.t_s)
-        if most is None or most >= N:
-            return self
-        kept = np.linspace(0, N - 1, most).round().astype(int)
-        t = self.table
-        warm = None if t.temperature_c is None else t.temperature_c[kept]
-        return RunToFailure(self.dataset, replace(t, features=t.features[kept], t_s=t.t_s[kept], temperature_c=warm))
-
-    def series(self) -> dict[str, Tensor]:
-        """``x`` [N, 14], ``t`` [N] in seconds, ``target`` [N]: 0 while healthy, then linear to 1 at the end."""
+    def series(self, most: int | None = None) -> dict[str, Tensor]:
+        """``x`` [N, 14], ``t`` [N] in seconds, ``target`` [N]: 0 while healthy, then linear to 1 at the end; of
+        ``most`` snapshots, evenly spread, where that is fewer: beginning and wear are those of all.
+        """
         t_s = self.table.t_s
-        return {
+        fields = {
             "x": torch.from_numpy(relative(self.table.features.mean(axis=1))),
             "t": torch.from_numpy(t_s).float(),
             "target": torch.from_numpy(fpt_label(t_s, first_prediction_time(self.table))),
         }
+        kept = torch.tensor(evenly(range(len(t_s)), most))
+        return {name: values[kept] for name, values in fields.items()}
 
     def rows(self) -> tuple[Tensor, Tensor]:
         """The authors' rows: [M, 16] fourteen features, time, temperature, one row a window; [M] their ramp."""

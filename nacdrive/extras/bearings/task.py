@@ -123,31 +123,36 @@ class Bearings(Regression):
             lives = [float(run.table.t_s[-1]) for run in learning]
             name = f"{len(questions)} of {len(challenge.QUESTIONS)} bearings"
             samples = [s for one in questions for s in challenge.samples_of(one, lives, most, self.pieces)]
-            return [Fold(name, self.cut([run.subsample(most) for run in learning]), [], {"pronostia": samples})]
-        runs = {task: [run.subsample(most) for run in read_runs(task, folder)] for task, folder in data_dirs.items()}
+            return [Fold(name, self.cut(learning, most), [], {"pronostia": samples})]
+        runs = {task: read_runs(task, folder) for task, folder in data_dirs.items()}
         if self.protocol == "paper":
             return self.row_folds(runs, count, seed, most)
         first = [run for run in runs["pronostia"] if run.is_training_condition]
         if len(first) < 2:
             what = f"{data_dirs['pronostia']} holds {len(first)} bearings of the first condition (Bearing1_*)"
             raise UserError(f"{what}: one to learn from and one to hold out are the least.")
-        return [self.fold(held, first, runs) for held in first[: count or None]]
+        return [self.fold(held, first, runs, most) for held in first[: count or None]]
 
     def fold(
-        self, held: RunToFailure, first: Sequence[RunToFailure], runs: Mapping[str, Sequence[RunToFailure]]
+        self,
+        held: RunToFailure,
+        first: Sequence[RunToFailure],
+        runs: Mapping[str, Sequence[RunToFailure]],
+        most: int | None = None,
     ) -> Fold:
         """Everything of the first condition but ``held`` is learnt from; of three or more, one chooses the epoch."""
         others = [run for run in first if run is not held]
         valid = [others[first.index(held) % len(others)]] if len(others) > 1 else []
         train = [run for run in others if run not in valid]
-        tests = {"pronostia": self.cut([held, *[run for run in runs["pronostia"] if not run.is_training_condition]])}
+        elsewhere = [run for run in runs["pronostia"] if not run.is_training_condition]
+        tests = {"pronostia": self.cut([held, *elsewhere], most)}
         if "xjtu-sy" in runs:
-            tests["xjtu-sy"] = self.cut(runs["xjtu-sy"])
-        return Fold(held.name, self.cut(train), self.cut(valid), tests)
+            tests["xjtu-sy"] = self.cut(runs["xjtu-sy"], most)
+        return Fold(held.name, self.cut(train, most), self.cut(valid, most), tests)
 
-    def cut(self, runs: Sequence[RunToFailure]) -> list[Sample]:
+    def cut(self, runs: Sequence[RunToFailure], most: int | None = None) -> list[Sample]:
         """Segments of bearings' lives, of which every snapshot is scored once."""
-        return [s for run in runs for s in self.pieces(run.name, run.series())]
+        return [s for run in runs for s in self.pieces(run.name, run.series(most))]
 
     def pieces(self, name: str, fields: dict[str, Tensor]) -> list[Sample]:
         return segments(name, fields, scored=SCORED, context=self.context)

@@ -159,14 +159,13 @@ def run_to_failure(snapshots=6, warm=None, windows=2):
     return RunToFailure("pronostia", table)
 
 
-def test_a_part_of_a_life_is_spread_over_it_evenly():
-    run = run_to_failure(warm=True)
-    assert run.subsample(None) is run.subsample(6) is run.subsample(9) is run
-    few = run.subsample(3)
-    assert few.table.t_s.tolist() == [0, 20, 50] and few.table.temperature_c.tolist() == [20, 22, 25]
-    assert (few.table.features == run.table.features[[0, 2, 5]]).all()
-    assert run_to_failure().subsample(3).table.temperature_c is None
-    assert (few.dataset, few.name, few.is_training_condition) == ("pronostia", "Bearing1_2", True)
+def test_a_part_of_a_life_is_spread_over_it_evenly_and_has_the_wear_of_the_whole():
+    run = run_to_failure(400)
+    run.table.features[300:, :, [2, 9]] *= 30
+    whole, few, kept = run.series(), run.series(9), np.linspace(0, 399, 9).round().astype(int)
+    assert few["t"].tolist() == (10 * kept).tolist() and 0 < (whole["target"] > 0).sum() < 400
+    assert all(torch.equal(few[name], whole[name][kept]) for name in ("x", "target"))
+    assert all(torch.equal(run.series(most)["x"], whole["x"]) for most in (400, 500))
 
 
 @pytest.mark.parametrize(("warm", "kelvin"), [(True, [293.15, 298.15]), (None, [298.15, 298.15])])
