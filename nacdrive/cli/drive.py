@@ -171,9 +171,9 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
             shown = show_in_browser(page.url)
             if config.wait and not config.fast and not spec.realtime:
                 page.wait_for_viewer(FIRST_VIEWER_S if shown else NO_BROWSER_S)
-        driving = drive_realtime if spec.realtime else drive_episodes
-        results = driving(config, loaded, control, page, teacher)
-        if config.video is not None and results:
+        results = [] if spec.realtime else drive_episodes(config, loaded, control, page, teacher)
+        decisions = drive_realtime(config, loaded, control, page, teacher) if spec.realtime else len(results)
+        if config.video is not None and decisions:
             print(f"video: {config.video}", flush=True)
         if page is not None and config.episodes is not None and not spec.realtime and page.stays_up(config.hold):
             page.stay()
@@ -291,12 +291,13 @@ def drive_realtime(
     control: HumanControl | None,
     page: LiveServer | None,
     teacher: TeachCard | None,
-) -> list[EpisodeResult]:
-    """Drive whatever simulator connects, drive after drive, until Ctrl-C, ``--seconds`` or ``--episodes``."""
+) -> int:
+    """Drive whatever simulator connects, drive after drive, until Ctrl-C, ``--seconds`` or ``--episodes``; how many
+    decisions that took.
+    """
     from nacdrive.common.net import is_loopback
     from nacdrive.envs.udacity.env import LIMIT_S, DriveInterruptedError
     from nacdrive.rollout.background import BackgroundListener
-    from nacdrive.rollout.results import EpisodeMetrics
 
     def say(text: str) -> None:
         try:
@@ -307,8 +308,7 @@ def drive_realtime(
             print("nacdrive: nobody reads what is told here any more: the drive ends.", file=sys.stderr, flush=True)
             raise
 
-    results: list[EpisodeResult] = []
-    summed = EpisodeMetrics()
+    # A drive lasts as long as its simulator stays: no more is kept of it than this.
     decided_ms: deque[float] = deque(maxlen=REMEMBERED)
     with ExitStack() as stack:
         listeners: list[Listener] = [page.publish] if page is not None else []
@@ -328,7 +328,7 @@ def drive_realtime(
         say(f"{env.status}; Ctrl-C ends.")
         if not is_loopback(config.host):
             say(
-                f"--host {config.host}: other machines reach that port too, and whoever connects first as a simulator "
+                f"--host {config.host}: other machines reach that port too, and whoever connects last as a simulator "
                 "is driven; without --host only this machine does."
             )
         stack.enter_context(status_line(env, page, config.seconds))
@@ -337,7 +337,6 @@ def drive_realtime(
             for episode in range(config.episodes) if config.episodes is not None else count():
                 for tick in loaded.open(episode, episode=episode, env=env, control=control):
                     background(tick)
-                    summed.add(tick)
                     commands += 1
                     drives += tick.step == 0
                     if not tick.held:
@@ -347,7 +346,6 @@ def drive_realtime(
                     for event in (event for event in tick.events if event not in known):
                         stops += event.startswith("safety stop")
                         say(f"{event[0].upper()}{event[1:]}.")
-                results.append(summed.result())
         except DriveInterruptedError:
             pass
         except KeyboardInterrupt:
@@ -355,7 +353,7 @@ def drive_realtime(
     say(summary(commands, drives, stops + env.safety_stops, decided_ms, background.lost))
     if background.failures:
         raise UserError(f"part of the drive is neither kept nor shown: {background.failures[0]}")
-    return results
+    return commands
 
 
 def probes_of(config: DriveConfig, policy: PolicyDriver | None, page: LiveServer | None) -> Probes | None:

@@ -9,14 +9,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def run_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Of ``run.json``: options that had other names."""
-    names = {"batch": "batch_size", "lr": "learning_rate", "teacher": "expert", "memory": "model", "n_epochs": "epochs",
-             "clip": "clip_range", "value_weight": "vf_coef", "entropy": "ent_coef", "gradient_norm": "max_grad_norm",
-             "average": "ema_decay"}  # fmt: skip
-    return {name if names.get(name, name) in options else names.get(name, name): options[name] for name in options}
-
-
 def series_tensors(tensors: dict[str, Tensor], gap_s: float | None, unit: str | None) -> dict[str, Tensor]:
     """Of a model file for series: without a ``unit``, the layer's time was in typical gaps of ``gap_s`` seconds."""
     name = "sequence.nac.time_scale"
@@ -36,17 +28,3 @@ def evaluation(stored: Mapping[str, Any], rule: str, disturbance: Mapping[str, A
     if isinstance(given := stored.get("disturbance"), dict):
         whole["disturbance"] = {**disturbance, **given}
     return whole
-
-
-ROW_NAMES = {"progress": "tiles_visited", "wheels_off": "grass_share"}
-"""What rows of driven episodes call them today and in version 0.1; both are written, for readers of those."""
-
-
-def row(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of a driven episode: those of version 0.1 have the old names alone."""
-    return {name: stored[old] for name, old in ROW_NAMES.items() if old in stored} | dict(stored)
-
-
-def evaluated_environment(metrics: Mapping[str, Any]) -> str:
-    """Title of what was driven for ``metrics.json``: where that is not said, CarRacing."""
-    return str(metrics.get("env", "CarRacing-v3"))

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from nacdrive.common.compat import run_options
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_json
 from nacdrive.common.foreign_json import read_object
@@ -72,12 +71,11 @@ def check_resumable(
         stored, known = run.get("config"), run.get("data", known)
         if not isinstance(stored, dict) or not isinstance(known, dict):
             raise UserError(f"{path} does not say with which options it was begun: it is damaged, give another --out.")
-        before = run_options(stored)
         changed = [
-            f"--{name.replace('_', '-')} {before[name]} instead of {value}"
+            f"--{name.replace('_', '-')} {stored[name]} instead of {value}"
             for name, value in plain(config).items()
             # An option that did not exist yet is no other choice.
-            if name not in free_to_change and name in before and before[name] != value
+            if name not in free_to_change and name in stored and stored[name] != value
         ]
         # Of more data others are kept aside, and those of before would be learnt from.
         changed += [f"other data of {name}" for name in data if known.get(name, data[name]) != data[name]]

@@ -7,6 +7,7 @@ failed. Where time passes by itself the safety stop keeps the last word, over pe
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -66,7 +67,7 @@ class HumanControl:
         self._keys: frozenset[str] = frozenset()
         self._axes: tuple[float, float] | None = None
         self._heard = 0.0
-        self._events: list[str] = []
+        self._events: deque[str] = deque(maxlen=50)  # nobody takes them while nothing is driven
 
     @property
     def state(self) -> dict[str, Any]:

@@ -214,7 +214,7 @@ def numbers(rows: Sequence[Row], expert_rows: Sequence[Row]) -> dict[str, Any]:
         "safety_stops": sum(row["failure"] is not None for row in rows),
         "late_decisions": sum(row["late_decisions"] for row in rows),
         "decisions": sum(row["decisions"] for row in rows),
-        **{name: float(np.mean([row[name] for row in rows])) for pair in compat.ROW_NAMES.items() for name in pair},
+        **{name: float(np.mean([row[name] for row in rows])) for name in ("progress", "wheels_off")},
         "mean_speed_mps": float(np.mean([row["mean_speed_mps"] for row in rows])),
         "decision_ms_median": float(np.median([row["decision_ms_median"] for row in rows])),
         "decision_ms_p99": float(np.max([row["decision_ms_p99"] for row in rows])),

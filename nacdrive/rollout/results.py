@@ -13,7 +13,6 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-from nacdrive.common import compat
 from nacdrive.common.files import open_log, read_json, write_text
 from nacdrive.common.paths import shipped
 from nacdrive.drivers import SHIPPED
@@ -137,7 +136,7 @@ def row_of(result: EpisodeResult, driven: EpisodeMetrics, metrics: Mapping[str, 
     """One episode as plain JSON: its result, what the environment's own ``metrics`` know besides, its curve."""
     numbers = {k: round(v, 6) if isinstance(v, float) else v for k, v in dataclasses.asdict(result).items()}
     row = {**numbers, "ending": driven.ending, "actions": driven.actions, "curve": driven.points}
-    row |= {old: row[name] for name, old in compat.ROW_NAMES.items()} | ({"track": track} if track else {})
+    row |= {"track": track} if track else {}
     return {**row, **{k: v for k, v in metrics.items() if k not in row and math.isfinite(v)}}
 
 
@@ -147,7 +146,6 @@ def own_metrics(row: Row) -> list[str]:
 
 
 KINDS: dict[str, Any] = {
-    **dict.fromkeys(compat.ROW_NAMES.values(), float),
     **get_type_hints(EpisodeResult),
     **{"ending": str, "actions": list, "curve": list},
 }
@@ -186,7 +184,7 @@ class ResultsFile:
             text = path.read_text(encoding="utf-8", errors="replace")
             for line in text.splitlines():
                 with suppress(ValueError, KeyError, TypeError, RecursionError):
-                    row = compat.row(json.loads(line))
+                    row = json.loads(line)
                     if is_whole_row(row, kinds, optional):
                         self.rows[row["seed"]] = row
             sound = "".join(json.dumps(row) + "\n" for row in self.rows.values())

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from nacdrive.common.compat import evaluated_environment
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import file_checksum, write_text
 from nacdrive.common.paths import find_model
@@ -88,7 +87,7 @@ def lead(metrics: dict[str, Any]) -> str:
 def where(metrics: dict[str, Any]) -> str:
     """What was driven."""
     tracks = ", ".join(metrics.get("tracks", {}))
-    return evaluated_environment(metrics) + (f" ({tracks})" if tracks else "")
+    return str(metrics["env"]) + (f" ({tracks})" if tracks else "")
 
 
 def tracks(metrics: dict[str, Any]) -> str:

@@ -20,7 +20,6 @@ import pytest
 from nacdrive.cli.eval import on_tracks, write_laps
 from nacdrive.cli.eval import run as evaluate_verb
 from nacdrive.cli.replay import ReplayConfig, open_run
-from nacdrive.common import compat
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import result_folder
 from nacdrive.common.paths import find_model
@@ -328,7 +327,6 @@ def test_drivers_without_a_file_are_told_apart_by_their_names(tmp_path: Path) ->
         ('"decisions": 9', '"decisions": "x"'), ('"decisions": 9', '"decisions": []'), ('"decisions"', '"decksions"'),
         ('"episode_return": 5.0', '"episode_return": {}'), ('"decisions": 9', '"decisions": 1e999'),
         ('"curve"', '"burve"'), ("[[0.5, 1.5]]", "[[0.5]]"), ("[[0.5, 1.5]]", '[[0.5, "x"]]'), ('"ending"', '"enting"'),
-        ('"tiles_visited"', '"tilesOvisited"'),
         ('"laps": 1.0', '"laps": "x"'), ('"failure": null', '"failure": 3'), ("{", "[" * 100_000),
     ],
 )  # fmt: skip
@@ -406,14 +404,6 @@ def test_a_flawless_drive_has_all_its_laps_and_no_wheel_off_the_road() -> None:
     low, high = proportion(10, 10)
     assert (low, high) == (pytest.approx(0.722, abs=1e-3), pytest.approx(1.0))
     assert proportion(0, 10)[0] == pytest.approx(0.0, abs=1e-9)
-
-
-def test_rows_of_version_0_1_are_read_with_the_present_names(tmp_path: Path) -> None:
-    path = tmp_path / "episodes.jsonl"
-    old = {name: value for name, value in whole_row(1).items() if name not in compat.ROW_NAMES}
-    path.write_text(json.dumps(old) + "\n")
-    row = ResultsFile(path).rows[1]
-    assert (row["progress"], row["wheels_off"]) == (row["tiles_visited"], row["grass_share"]) == (0.5, 0.25)
 
 
 @pytest.mark.nightly

@@ -138,7 +138,6 @@ class CarRacingEnv(DrivingEnv):
         # The middle of the road: the tiles' places in the order in which they are driven.
         self._line = np.array([tile[2:4] for tile in self.world.track])
         self._station = Station(self._line)
-        self._grass: list[float] = []
         self._off_road = False
         return self._picture, self._info(self.world.grass_share(), finished=False)
 
@@ -158,9 +157,7 @@ class CarRacingEnv(DrivingEnv):
             grass += self.world.grass_share()
             rewards.append(float(reward))
         self._picture = drawn if self.world.drawing else self.world.picture()
-        grass /= len(rewards)
-        self._grass.append(grass)
-        info = self._info(grass, finished)
+        info = self._info(grass / len(rewards), finished)
         if terminated or truncated:
             info["ended"] = "lap finished" if finished else "left the field" if terminated else "time is up"
         return self._picture, sum(rewards), terminated, truncated, info
@@ -175,12 +172,8 @@ class CarRacingEnv(DrivingEnv):
         return to_action(choice, logits)
 
     def metrics(self) -> dict[str, float]:
-        """``tiles_visited`` (share), ``finished_lap`` (0 or 1), ``grass_share`` (of the wheels, mean of decisions)."""
-        return {
-            "tiles_visited": self._tiles_visited(),
-            "finished_lap": float(self._finished),
-            "grass_share": float(np.mean(self._grass)) if self._grass else 0.0,
-        }
+        """``finished_lap``: 0 or 1."""
+        return {"finished_lap": float(self._finished)}
 
     def episode_meta(self) -> dict[str, Any]:
         rule = {"rule": self.world.rule} if self.world.rule != LAP_RULES[0] else {}

@@ -82,8 +82,9 @@ class Guardian:
 
     def add(self, number: int, connection: Any) -> None:
         with self._lock:
-            self._connections[number] = connection
-            self._tell("add", number, [connection.fileno()])
+            if connection.fileno() >= 0:  # else it has gone already
+                self._connections[number] = connection
+                self._tell("add", number, [connection.fileno()])
 
     def remove(self, number: int) -> None:
         with self._lock:
@@ -160,10 +161,10 @@ class Car:
     def _command(self, now_s: float) -> None:
         slow = self.speed_mph <= SLOW_MPH
         straight = now_s - (self._began_s or 0.0) > SILENCE_S
-        text = STEER % ("0" if slow or straight else self.steering, "0" if slow else "-1")
+        text = (STEER % ("0" if slow or straight else self.steering, "0" if slow else "-1")).encode()
         self._commanded_s, self._released = now_s, slow
         with suppress(BlockingIOError):
-            self.connection.send(bytes([0x81, len(text)]) + text.encode(), socket.MSG_DONTWAIT)
+            self.connection.send(bytes([0x81, len(text)]) + text, socket.MSG_DONTWAIT)
 
     def _read(self) -> bool:
         with suppress(BlockingIOError):
@@ -247,7 +248,7 @@ def main(descriptor: int) -> None:
         for key, car in list(cars.items()):
             try:
                 done = car.brake(now_s, gone_s is not None) if silent else not car.give_back()
-            except OSError:
+            except (OSError, ValueError):
                 done = True
             if done and (gone_s is not None or not silent):
                 cars.pop(key).close()

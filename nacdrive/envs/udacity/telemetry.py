@@ -23,10 +23,14 @@ from nacdrive.common.units import MPS_PER_MPH
 WIDTH, HEIGHT = 320, 160
 STEERING_LOCK_DEG = 25.0
 """Angle of the wheels at full steering."""
+LARGEST_NUMBER = 1e30
+"""A recording has no room for larger ones."""
+MOST_SCANS = 4
+"""Of a picture; a thumbnail in it has some of its own."""
 LARGEST_IMAGE = 4 << 20
 """Characters of base64; the simulator's pictures have about 15 000."""
 # N4 always has four decimals, whatever stands before them; the sign is a minus or U+2212, in front or behind.
-N4 = re.compile(r"[^0-9]*[0-9].*?([^0-9])[0-9]{4}[^0-9]*", re.DOTALL)
+N4 = re.compile(r"[^0-9]*[0-9].*?([^0-9\ud800-\udfff])[0-9]{4}[^0-9]*", re.DOTALL)
 FOREIGN = {"cte": "Term 2, PID", "ptsx": "Term 2, MPC", "sensor_fusion": "Term 3"}
 
 
@@ -77,14 +81,14 @@ def number(name: str, text: Any) -> float:
     if not isinstance(text, str):
         raise BadTelemetryError(f"its telemetry has no {name}")
     # A number longer than a double's digits is no number of the simulator's.
-    if len(text) <= 32 and N4.fullmatch(text):
-        value = int("".join(re.findall("[0-9]", text))) / 1e4
-        return -value if "-" in text or "\u2212" in text else value
     try:
-        value = float(text)
+        if len(text) <= 32 and N4.fullmatch(text):
+            value = int("".join(re.findall("[0-9]", text))) / (-1e4 if "-" in text or "\u2212" in text else 1e4)
+        else:
+            value = float(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value):
+    if not abs(value) < LARGEST_NUMBER:
         raise BadTelemetryError(f"its {name} is no number: '{text[:32]}'")
     return value
 
@@ -99,7 +103,8 @@ def picture(image: str) -> tuple[NDArray[np.uint8], bytes]:
             if opened.size != (WIDTH, HEIGHT):
                 width, height = opened.size
                 raise BadTelemetryError(f"its camera image is {width} x {height} and not {WIDTH} x {HEIGHT}")
-            if opened.info.get("progressive"):
+            scans = data.count(b"\xff\xda") if opened.format == "JPEG" else 1
+            if opened.info.get("progressive") or scans > MOST_SCANS:
                 # Twenty thousand tiny scans take a second to decode; the simulator's pictures have one.
                 raise BadTelemetryError("its camera image is a progressive JPEG, and a plain one is expected")
             return np.array(opened.convert("RGB")), data

@@ -48,6 +48,8 @@ class LapCard(Card):
             self._memory.add(tick, seq)
 
     def add_routes(self, app: Flask) -> None:
+        # One at a time: it is written in the process that drives.
+        writing = Lock()
 
         @app.route("/lap.html")
         def lap() -> Response:
@@ -55,11 +57,15 @@ class LapCard(Card):
             if run not in self._runs:
                 abort(404)
             model, episode_of = self._runs[run]
+            if not writing.acquire(blocking=False):
+                raise UserError("another lap is being written: ask again in a moment.")
             try:
                 episode = episode_of(request.args.get("seq" if self._memory else "episode", 0, type=int))
                 page = lap_page(model, episode, math.inf, self._playground_of(episode.source))
             except IndexError:
                 abort(404)
+            finally:
+                writing.release()
             headers = {"Content-Disposition": "attachment; filename=lap.html"}
             return Response(page, mimetype="text/html", headers=headers)
 

@@ -87,9 +87,7 @@ def test_leaving_the_road_is_an_event_said_once() -> None:
         if terminated or truncated:
             break
     assert off[-1] and events == ["off road"] * sum(now and not before for before, now in pairwise([False, *off]))
-    metrics = env.metrics()
-    assert metrics["tiles_visited"] == info["progress"] and metrics["finished_lap"] == 0
-    assert 0 < metrics["grass_share"] < 1
+    assert env.metrics() == {"finished_lap": 0}
     assert env.episode_meta() == {"finished_lap": False, "tiles_visited": info["progress"]}
 
 

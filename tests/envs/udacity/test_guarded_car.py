@@ -90,3 +90,9 @@ def test_a_connection_that_has_ended_says_so(pair: Pair) -> None:
     simulator.close()
     with pytest.raises((ConnectionResetError, BrokenPipeError)):
         car.brake(0.0, alone=True)
+
+
+def test_its_command_is_whole_whatever_separates_decimals(pair: Pair) -> None:
+    car, simulator = pair
+    car.speed_mph, car.steering = 20.0, "0\u066b25"
+    assert not car.brake(10.0, alone=True) and commands(simulator) == [("0\u066b25", "-1")]

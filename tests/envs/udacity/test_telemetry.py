@@ -55,7 +55,7 @@ def test_other_programs_decimals_are_read_too(text: str) -> None:
     assert number("speed", text) == float(text)
 
 
-@pytest.mark.parametrize("wrong", ["", "nan", "inf", "1e999", "fast", "1,5", None, [], "9" * 400])
+@pytest.mark.parametrize("wrong", ["", "nan", "inf", "1e999", "1e300", "fast", "1,5", None, [], "9" * 400])
 def test_what_is_no_number_is_said_so(wrong: object) -> None:
     with pytest.raises(BadTelemetryError, match="speed"):
         number("speed", wrong)
@@ -160,3 +160,18 @@ def test_an_answer_has_six_decimals_within_the_range() -> None:
     # A plain decimal tells no separator: a point is answered.
     assert read(report(steering_angle="12.5")).separator == "."
     assert read(report(steering_angle="-12,5000")).separator == ","
+
+
+def test_a_jpeg_of_many_scans_is_refused_though_it_is_not_called_progressive() -> None:
+    # Three scans of one component each, as a baseline file may have; then as many as fit.
+    plain = PICTURE
+    first = plain.index(b"\xff\xda")
+    many = plain[:first] + plain[first:-2] * 9 + plain[-2:]
+    with pytest.raises(BadTelemetryError, match="progressive"):
+        picture(base64.b64encode(many).decode())
+    assert picture(base64.b64encode(plain).decode())[1] == plain
+
+
+def test_half_a_character_separates_no_decimals() -> None:
+    with pytest.raises(BadTelemetryError, match="steering"):
+        read(report(steering_angle="0\ud8000000"))

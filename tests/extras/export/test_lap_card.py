@@ -8,9 +8,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
+from flask import Flask, Response
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.paths import shipped
@@ -91,6 +93,31 @@ def test_the_page_of_the_lap_is_fetched_and_what_is_no_lap_is_one_sentence(drive
     assert len(record_of(page)["t_s"]) == 5 and record_of(page)["seed"] == 700
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(f"{address}?run=7", timeout=120)
+
+
+def test_one_lap_is_written_at_a_time(memory: LapMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside, written = Event(), Event()
+
+    def slowly(*_: Any) -> str:
+        inside.set()
+        written.wait(120)
+        return "page"
+
+    monkeypatch.setattr(lap_card, "lap_page", slowly)
+    memory.add(make_tick(0), 1)
+    memory.add(make_tick(1), 2)
+    app = Flask(__name__)
+    app.register_error_handler(UserError, lambda error: Response(str(error), 409))
+    LapCard({0: (MODEL, memory.episode)}, memory=memory).add_routes(app)
+    first: list[int] = []
+    thread = Thread(target=lambda: first.append(app.test_client().get("/lap.html").status_code))
+    thread.start()
+    assert inside.wait(120)
+    second = app.test_client().get("/lap.html")
+    assert second.status_code == 409 and "another lap is being written" in second.text
+    written.set()
+    thread.join()
+    assert first == [200] and app.test_client().get("/lap.html").status_code == 200
 
 
 @pytest.mark.nightly
