@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import result_folder
 from nacdrive.common.options import Device, DrivenPage, Options, Output, Processes, Tracks
-from nacdrive.drivers.options import ExpertOption
+from nacdrive.common.runs import RUN, check_resumable
+from nacdrive.drivers.options import ExpertOption, check_expert
+from nacdrive.envs.registry import env_spec
 from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.envs.world import RuleOption
 from nacdrive.rollout.record_config import RecordConfig
-from nacdrive.rollout.train_config import DaggerOptions, LayerOption, TrainConfig
+from nacdrive.rollout.train_config import FREE_TO_CHANGE, DaggerOptions, LayerOption, TrainConfig
 from nacdrive.training.config import EpochsOption
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ class DemoConfig(
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_expert(env_spec("carracing"), self.expert)
         if self.seed not in POLICY_TEST:
             what = f"--seed is {self.seed}"
             raise UserError(f"{what}: the demo drives a track never learnt on, from {POLICY_TEST.start} on.")
@@ -174,5 +177,10 @@ def check(config: DemoConfig, training: TrainConfig) -> None:
     check_name(training.model)
     check_device(training.device)
     load_expert(config.expert)
+    if not config.overwrite and (training.folder / RUN).exists():
+        check_resumable(training.folder, training, FREE_TO_CHANGE, write=False)
+        if (kept := len([*training.data[0].glob("*.parquet")])) != config.episodes:
+            problem = f"{training.folder} has learnt from {kept} laps, and --episodes is {config.episodes}"
+            raise UserError(f"{problem}: give another --out, or --overwrite.")
     if not config.headless:
         listen(config.host, config.page_port).close()

@@ -47,6 +47,8 @@ class EvalConfig(
         if self.expert is None:
             raise UserError("nobody is named who drives: give --expert.")
         check_expert(self.spec, self.expert)
+        if self.out is None and (self.resume or self.overwrite):
+            raise UserError("--resume and --overwrite are of what --out holds: give --out.")
 
 
 class ExportConfig(RepeatOption, Target, defaults={"out": Path("ppo.pt")}):

@@ -53,8 +53,12 @@ def run(config: ReplayConfig) -> None:
         if seen is not None:
             sources[len(runs)], laps[len(runs)] = seen
         runs.append(source)
+    if config.video is None and config.episode:
+        raise UserError("--episode is of --video: choose the episode on the page.")
     if config.video is not None:
-        first = runs[0]
+        first, *more = runs
+        if more:
+            raise UserError("--video films one recording: name one alone.")
         if not 0 <= config.episode < len(first.labels):
             raise UserError(f"--episode is {config.episode}: this recording has episodes 0 to {len(first.labels) - 1}.")
         film(first.load(config.episode), config.video, first.name, first.caption(config.episode), first.choices)

@@ -149,8 +149,8 @@ class SeedOption(Options):
     """What is driven."""
 
     seed: Seed = 0
-    """Seeds all that is drawn at random: tracks, splits, weights, batches, disturbances. Where tracks are driven, it is
-    that of the first one, and the others have the following seeds."""
+    """Seeds all that is drawn at random: tracks, splits, weights, batches, disturbances. Where tracks are named by it
+    (record, drive, eval, arena) it is that of the first one, and the others have the following seeds."""
 
 
 class Tracks(SeedOption):

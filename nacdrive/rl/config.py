@@ -71,7 +71,7 @@ class AgentTraining(FormOption, BatchOption, SeedOption, defaults={"batch_size":
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        of_memory = ("paper_form", *(name for name in vars(self) if name.startswith("memory_")))
+        of_memory = ("paper_form", "sequence_length", *(name for name in vars(self) if name.startswith("memory_")))
         for name in of_memory if self.model == NO_MEMORY else ():
             if getattr(self, name) != getattr(type(self), name):
                 raise UserError(f"{flag(name)} is for a memory: give --model, such as nac-steady.")

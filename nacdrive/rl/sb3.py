@@ -171,11 +171,11 @@ def export(
     """
     model = read_sb3(source)
     net, known = to_net(model, grey)
-    if "repeat" not in known:
-        if repeat is None:
-            problem = f"{source} does not say for how many frames its actions were held"
-            raise UserError(f"{problem}: give --repeat (1 if its training skipped none).")
-        known["repeat"] = repeat
+    if known.setdefault("repeat", repeat) is None:
+        problem = f"{source} does not say for how many frames its actions were held"
+        raise UserError(f"{problem}: give --repeat (1 if its training skipped none).")
+    if repeat not in (None, known["repeat"]):
+        raise UserError(f"{source} holds its actions for {known['repeat']} frames: leave out --repeat {repeat}.")
     known["decisions"] = model.data.get("num_timesteps") or 0
     save_policy(target, net, known | (about or {}))
     return target

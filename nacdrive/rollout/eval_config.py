@@ -51,9 +51,8 @@ class EvalConfig(
         super().__post_init__()
         check_expert(self.spec, self.expert, also=(NOBODY,))
         check_expert(self.spec, self.driver, name="--driver")
-        asked = {"--data": self.data, "--speed": self.speed}
-        if self.driver is not None and (given := [option for option, value in asked.items() if value]):
-            raise UserError(f"{given[0]} is for a policy, and --driver drives with pedals of its own: leave one out.")
+        if self.driver is not None and self.data:
+            raise UserError("--data judges a policy, and --driver drives: leave one out.")
 
     @property
     def count(self) -> int:

@@ -66,7 +66,7 @@ class TrainConfig(
     env: str | None = None
     """What is driven in DAgger; the environment of the task if not given."""
     window: Count | None = None
-    """Frames that a decision may depend on; if not given, those of --first, or 12 (--paper-form: 4; paper: 1)."""
+    """Frames that a decision may depend on; if not given, --first's, or 12 (dense, --paper-form: 4; paper: 1)."""
     between_frames: bool = False
     """Decide at the usual pace, too, where --rate is lower or frames are --dropped, in drives and when it is taught: in
     between from a black frame. For a layer with a memory."""
@@ -102,6 +102,8 @@ class TrainConfig(
             ("the camera's disturbances are", self.disturbance.active),
             ("--bad-starts is", self.bad_starts),
             ("--renderer is", self.renderer),
+            ("--track is", self.track),
+            ("options of the road are", self.road.given),
         ):
             if is_given and not self.dagger:
                 raise UserError(f"{what} of the drives of DAgger: give --dagger a number of rounds.")

@@ -143,6 +143,7 @@ def read_data(
             ("--model", config.model, TrainConfig.model, taught["model"]),
             ("--window", window, None, taught["window"]),
             ("--paper-form", config.paper_form, False, not first.config.projection),
+            ("--no-instruments", not config.instruments, False, first.config.masked_rows is not None),
             ("--between-frames", config.between_frames, False, first.config.between_frames),
         ):
             if given not in (usual, own):

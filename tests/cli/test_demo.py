@@ -32,6 +32,12 @@ def test_demo_does_the_whole_job_and_keeps_finished_stages(
     assert dispatch([*line, "--headless"]) == 0
     assert all(path.stat().st_mtime_ns == at for path, at in {**made, **rounds}.items()), "nothing was done again"
     assert "watch at" not in capsys.readouterr().out
+    # What has learnt from two laps is no demo of three, and stays as it is.
+    with pytest.raises(UserError, match="learnt from 2 laps, and --episodes is 3: give another --out, or --overwrite"):
+        dispatch([*line, "--headless", "--episodes", "3"])
+    with pytest.raises(UserError, match="--dagger-epochs 1 instead of 2"):
+        dispatch([*line, "--headless", "--epochs", "5"])
+    assert all(path.stat().st_mtime_ns == at for path, at in {**made, **rounds}.items())
 
 
 @pytest.mark.parametrize(
@@ -44,6 +50,7 @@ def test_demo_does_the_whole_job_and_keeps_finished_stages(
         (["--episodes", "0"], "--episodes is 0"),
         (["--episodes", "1"], "--episodes is 1: give 2 or more"),
         (["--expert", "pppo"], "pppo"),
+        (["--expert", "keyboard"], "unknown expert 'keyboard'"),
     ],
 )
 def test_mistakes_are_found_before_anything_is_made(

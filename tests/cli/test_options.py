@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import os
 import shutil
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +18,7 @@ from nacdrive.cli.drive import DriveConfig
 from nacdrive.cli.expert import EvalConfig as ExpertEval
 from nacdrive.cli.help import print_help, rows, texts
 from nacdrive.cli.main import VERBS as ALL_VERBS
-from nacdrive.cli.main import completion, load_verb, parse
+from nacdrive.cli.main import completion, dispatch, load_verb, parse
 from nacdrive.cli.main import entries as verb_entries
 from nacdrive.cli.words import is_shown, options, plain_type
 from nacdrive.common.errors import UserError
@@ -80,7 +82,7 @@ def test_an_option_is_honoured_or_refused(verb: str, option: str, env: str) -> N
     if verb != "drive" and spec.realtime:
         # Who records or evaluates begins episodes when he wants: the built-in tracks take the simulator's place.
         spec = env_spec("udacity-track")
-    somebody = {"driver": "my_module:MyDriver"} if spec.expert is None else {}
+    somebody = {"driver": "my_module:MyDriver"} if spec.expert is None and not spec.realtime else {}
     if verb == "expert eval":
         somebody = {"expert": "my_module:MyExpert"}
     if verb == "hunt":
@@ -94,7 +96,7 @@ def test_an_option_is_honoured_or_refused(verb: str, option: str, env: str) -> N
     config = VERBS[verb]
     if verb == "drive" and option == "data":
         somebody["teach"] = True
-    if verb == "train" and option == "renderer":
+    if verb == "train" and option in ("renderer", "track"):
         somebody["dagger"] = 1
     # What is learnt from are recordings, wherever they were made.
     unchecked = (*getattr(config, "unchecked", ()), *(["data"] if verb == "train" else []))
@@ -326,3 +328,30 @@ def test_several_values_are_given_at_once_and_end_at_the_next_option() -> None:
     for twice in (["--data", "a", "--data", "b"], ["--data=a", "--data=b"]):
         with pytest.raises(UserError, match="--data is given twice, and only the last would count"):
             parse(TrainConfig, "nacdrive train", ["--task", "carracing", *twice])
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("expert imitate --sequence-length 5", "--sequence-length is for a memory"),
+        ("expert eval --resume", "--resume and --overwrite are of what --out holds: give --out"),
+        ("replay carracing-sample --episode 1", "--episode is of --video"),
+        ("replay carracing-sample carracing-sample --video two.mp4", "--video films one recording"),
+        ("drive --env udacity-track --driver constant --speed 10", "--speed is not for --driver constant"),
+        ("train --task udacity --camera-mount straight", "options of the road are of the drives of DAgger"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(
+    line: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=words):
+        dispatch(line.split())
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_table_looks_for_data_where_the_other_verbs_do() -> None:
+    lines = "from nacdrive.extras.bench.config import TableConfig; print(TableConfig().data)"
+    given = {**os.environ, "NACDRIVE_DATA": "elsewhere"}
+    answer = subprocess.run([sys.executable, "-c", lines], env=given, capture_output=True, text=True, check=True)
+    assert answer.stdout == "elsewhere\n"

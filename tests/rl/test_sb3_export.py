@@ -48,6 +48,8 @@ def test_exported_policy_acts_as_the_sb3_model(run: Path, tmp_path: Path) -> Non
     theirs, _ = PPO.load(run / SB3).predict(stacks(128), deterministic=True)
     np.testing.assert_array_equal(expert.logits(stacks(128)).argmax(1), theirs)  # type: ignore[attr-defined]
     assert expert.repeat == 4
+    with pytest.raises(UserError, match="holds its actions for 4 frames: leave out --repeat 9"):
+        export(run / SB3, tmp_path / "p.pt", repeat=9)
 
 
 def test_zip_acts_as_the_best_policy_of_its_run(run: Path) -> None:

@@ -437,7 +437,7 @@ def test_the_verb_drives_films_and_compares_with_a_log(
         ({"env": "udacity", "expert": "ppo"}, "--expert ppo does not know udacity-track"),
         ({"env": "udacity", "track": "laek"}, "did you mean 'lake'"),
         ({"laps": 1.0}, "--laps is for udacity-track"),
-        ({"env": "udacity", "driver": "geometric", "speed": 10.0}, "--speed is for a policy"),
+        ({"env": "udacity", "driver": "constant", "speed": 10.0}, "--speed is not for --driver constant"),
         ({"data": (Path("x"),)}, "--data is for udacity-track"),
         ({"expert": "geometrik"}, "did you mean 'geometric'"),
         ({"seed": 10**23}, "--seed is 1"),

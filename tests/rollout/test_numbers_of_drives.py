@@ -145,7 +145,6 @@ def test_what_is_driven_has_the_environments_usual_options() -> None:
     assert EvalConfig(env="udacity-track").driven(None).options["laps"] == 3
     assert EvalConfig(env="udacity-track", track="random:7").driven(None).options["laps"] == 1
     assert EvalConfig(env="udacity-track", speed=12.0).driven(None).speed_mph == 12
-    with pytest.raises(UserError, match="--speed is for a policy, and --driver"):
-        EvalConfig(env="udacity-track", driver="geometric", speed=12.0)
-    with pytest.raises(UserError, match="--data is for a policy, and --driver"):
+    assert EvalConfig(env="udacity-track", driver="geometric", speed=12.0).driven(None).speed_mph == 12
+    with pytest.raises(UserError, match="--data judges a policy, and --driver"):
         EvalConfig(env="udacity-track", driver="geometric", data=(Path("log"),))

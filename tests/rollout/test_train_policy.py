@@ -90,6 +90,10 @@ def test_a_training_leaves_a_policy_that_drives_and_says_how_it_was_made(whole: 
             {"first": "nac_steady_continuous.pt", "model": "nac-steady", "window": None, "between_frames": True},
             r"--between-frames is True, and .* has False: leave it out",
         ),
+        (
+            {"first": "nac_steady.pt", "model": "nac-steady", "window": None, "instruments": False},
+            r"--no-instruments is True, and .* has False: leave it out",
+        ),
         ({"window": 1, "between_frames": True}, "--between-frames needs a memory, not --model dense or --window 1"),
         (
             {"model": "dense", "window": None, "between_frames": True},

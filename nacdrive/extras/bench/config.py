@@ -10,6 +10,7 @@ from annotated_types import Interval
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.options import Count, Device, Options, Processes, Result, SeedOption, Target, Workers
+from nacdrive.common.paths import data_folder
 from nacdrive.common.runs import usable_cores
 from nacdrive.datasets.options import RecordingOption, RecordingsOption
 from nacdrive.tasks.registry import MostOption
@@ -29,11 +30,11 @@ class LayersOption(Options):
 
 
 class TableConfig(
-    LayersOption, MostOption, RecordingOption, SeedOption, Device, Result, Workers, defaults={"data": Path("data")}
+    LayersOption, MostOption, RecordingOption, SeedOption, Device, Result, Workers, defaults={"data": data_folder()}
 ):
     """Train and test models x tasks x folds, and print the paper's table.
 
-    --data is a folder with a folder of data per task: mnist, par, carracing, udacity, pronostia, xjtu-sy, hust.
+    --data (or $NACDRIVE_DATA) has a folder of data per task: mnist, par, carracing, udacity, pronostia, xjtu-sy, hust.
     """
 
     tasks: Annotated[tuple[str, ...], Several] = ()

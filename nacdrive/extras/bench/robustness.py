@@ -26,7 +26,7 @@ from nacdrive.common.runs import check_resumable, run_record
 from nacdrive.extras.bench.cell import REFERENCES, Result, cell_folder
 from nacdrive.extras.bench.conditions import changed, conditions_for
 from nacdrive.extras.bench.config import RobustnessConfig
-from nacdrive.extras.bench.grid import RESULTS, read_cells
+from nacdrive.extras.bench.grid import RESULTS, check_models, read_cells
 from nacdrive.extras.bench.machine import machine_state
 from nacdrive.extras.bench.report import settings_of
 from nacdrive.models.series import load_series
@@ -58,6 +58,7 @@ class Job:
 
 def find_jobs(config: RobustnessConfig) -> tuple[list[Job], list[str]]:
     """The trained models of the runs, in the order of their results, and a sentence for each task that is left out."""
+    check_models(config.models)
     jobs: dict[str, Job] = {}
     left_out: dict[str, str] = {}
     for run in config.data:

@@ -194,6 +194,8 @@ def test_mistakes_are_told(run: Path, tmp_path: Path) -> None:
         with pytest.raises(UserError, match=sentence):
             robustness(RobustnessConfig(data=(alone,), out=out))
         assert not out.exists()  # nothing half-written
+    with pytest.raises(UserError, match="did you mean 'gru'"):
+        robustness(RobustnessConfig(data=(run,), models=("gruu",), out=out))
     with pytest.raises(UserError, match="no trained model to test"):
         robustness(RobustnessConfig(data=(run,), models=("lstm",), out=out))
 
