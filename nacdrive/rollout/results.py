@@ -184,7 +184,7 @@ class ResultsFile:
             text = path.read_text(encoding="utf-8", errors="replace")
             for line in text.splitlines():
                 with suppress(ValueError, KeyError, TypeError, RecursionError):
-                    row = json.loads(line)
+                    row = dict(json.loads(line))
                     if is_whole_row(row, kinds, optional):
                         self.rows[row["seed"]] = row
             sound = "".join(json.dumps(row) + "\n" for row in self.rows.values())
