@@ -334,7 +334,7 @@ def test_a_line_that_is_damaged_is_dropped(sound: str, damage: str, tmp_path: Pa
     path = tmp_path / "carracing.jsonl"
     first, second = (json.dumps(whole_row(seed, laps=1.0)) for seed in (1, 2))
     assert sound in second
-    path.write_text(f"{first}\n{second.replace(sound, damage)}\n[1]\n3\n\"x\"\n")
+    path.write_text(f'{first}\n{second.replace(sound, damage)}\n[1]\n3\n"x"\n')
     assert [*ResultsFile(path).rows] == [1]
 
 
