@@ -53,6 +53,8 @@ class EvalConfig(
         check_expert(self.spec, self.driver, name="--driver")
         if self.driver is not None and self.data:
             raise UserError("--data judges a policy, and --driver drives: leave one out.")
+        if not self.count and (self.disturbance.active or self.watch):
+            raise UserError("a bad camera and --watch are of drives, and --data drives none: add --episodes.")
 
     @property
     def count(self) -> int:

@@ -146,5 +146,9 @@ def test_what_is_driven_has_the_environments_usual_options() -> None:
     assert EvalConfig(env="udacity-track", track="random:7").driven(None).options["laps"] == 1
     assert EvalConfig(env="udacity-track", speed=12.0).driven(None).speed_mph == 12
     assert EvalConfig(env="udacity-track", driver="geometric", speed=12.0).driven(None).speed_mph == 12
+    for option in ({"disturbance": CameraNoise(noise=0.1)}, {"watch": True}):
+        with pytest.raises(UserError, match="--data drives none: add --episodes"):
+            EvalConfig(env="udacity", data=(Path("log"),), **option)
+    assert EvalConfig(env="udacity", data=(Path("log"),), episodes=2, disturbance=CameraNoise(noise=0.1)).count == 2
     with pytest.raises(UserError, match="--data judges a policy, and --driver"):
         EvalConfig(env="udacity-track", driver="geometric", data=(Path("log"),))
