@@ -109,9 +109,6 @@ class Driving(ModelOption, DriverOption, ExpertOption, SpeedOption, Device):
         super().__post_init__()
         if self.driver is not None and self.model != type(self).model:
             raise UserError("--model is for a policy, and --driver drives: leave one out.")
-        steers_alone = self.driver is None or self.driver in self.spec.experts
-        if self.speed and self.spec.honours("speed") and not steers_alone:
-            raise UserError(f"--speed is not for --driver {self.driver}, which has pedals of its own: leave one out.")
 
 
 def check_expert(spec: EnvSpec, expert: str | None, also: tuple[str, ...] = (), name: str = "--expert") -> None:

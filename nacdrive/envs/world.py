@@ -138,6 +138,8 @@ def check_world(spec: EnvSpec, config: Options, but: tuple[str, ...] = ()) -> No
         check_track(track, known)
     road.check(track)
     speed, top_speed = getattr(config, "speed", None) or 0.0, road.car_top_speed or USUAL_TOP_SPEED_MPH
+    if speed and (driver := getattr(config, "driver", None)) not in (None, *spec.experts):
+        raise UserError(f"--speed is not for --driver {driver}, which has pedals of its own: leave one out.")
     if speed > top_speed:
         more = f"on udacity-track --car-top-speed {speed:g} lets it go faster"
         raise UserError(f"--speed {speed:g}: the car does {top_speed:g} miles per hour at most; {more}.")
