@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import errno
+import io
 import ipaddress
 import socket
 import sys
+import time
 from typing import Any
 
 from werkzeug.serving import WSGIRequestHandler
 
 from nacdrive.common.errors import UserError
+
+REQUEST_S = 15.0
+"""So long a connection may take for its request, or be silent before it."""
 
 
 def listen(host: str, port: int, *, what: str = "the page") -> socket.socket:
@@ -60,3 +65,41 @@ class QuietHandler(WSGIRequestHandler):
     def connection_dropped(self, error: BaseException, environ: Any = None) -> None:
         """What still comes after a WebSocket has ended, such as a farewell, is no request to be answered."""
         self.close_connection = True
+
+
+class ImpatientHandler(QuietHandler):
+    """Waits no longer than ``timeout`` for all of a request, though it comes byte by byte, and for an answer's way."""
+
+    timeout = REQUEST_S
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile.close()
+        self._reader = DeadlineReader(self.connection)
+        self.rfile = io.BufferedReader(self._reader)
+
+    def handle_one_request(self) -> None:
+        self._reader.until_s = time.monotonic() + self.timeout
+        super().handle_one_request()
+
+    def run_wsgi(self) -> None:
+        # What its request has left of the time is not the answer's.
+        self.connection.settimeout(self.timeout)
+        super().run_wsgi()
+
+
+class DeadlineReader(io.RawIOBase):
+    """Reads from a connected socket until ``until_s``, in ``time.monotonic()`` seconds."""
+
+    until_s = 0.0
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__()
+        self._connection = connection
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._connection.settimeout(max(1e-3, self.until_s - time.monotonic()))
+        return self._connection.recv_into(buffer)

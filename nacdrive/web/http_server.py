@@ -6,9 +6,7 @@ import gzip
 import re
 import socket
 import sys
-import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from socketserver import BaseServer
 from threading import BoundedSemaphore, Event, Thread
@@ -19,7 +17,7 @@ from werkzeug.serving import ThreadedWSGIServer
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.lasting_thread import lasting_thread
-from nacdrive.common.net import QuietHandler, listen
+from nacdrive.common.net import ImpatientHandler, listen
 from nacdrive.common.paths import shipped
 from nacdrive.web.auth import HEADERS, AccessControl
 from nacdrive.web.bundle import bundle
@@ -27,8 +25,6 @@ from nacdrive.web.card import Card
 
 MOST_CONNECTIONS = 128
 """Each takes a thread or two; a page opens up to nine."""
-REQUEST_S = 15.0
-"""So long a connection may take for its request, or be silent before it."""
 SHEETS = ("tokens", "layout", "widgets", "why", "player", "control_bar", "lanes", "presentation")
 """Of the page, in the order in which one may say otherwise than those before it."""
 TEXTS = ("text/html", "text/css", "text/javascript", "application/json", "image/svg+xml")
@@ -140,33 +136,10 @@ def machine_address() -> str:
         return socket.gethostname()
 
 
-class PageHandler(QuietHandler):
-    """Answers without a line per request; requests come whole and answers are taken within ``REQUEST_S``."""
-
-    timeout = REQUEST_S
-    server: PageServer
-
-    def handle_one_request(self) -> None:
-        self.server.waiting[self.connection] = time.monotonic()
-        try:
-            super().handle_one_request()
-        finally:
-            self.server.waiting.pop(self.connection, None)
-
-    def run_wsgi(self) -> None:
-        self.server.waiting.pop(self.connection, None)
-        super().run_wsgi()
-
-
 class PageServer(ThreadedWSGIServer):
-    """Werkzeug's server with a thread for each connection, of which there is a bounded number.
-
-    A connection whose request does not come, or comes byte by byte, is closed after ``REQUEST_S``.
-    """
+    """Werkzeug's server with a thread for each connection, of which there is a bounded number."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        self.waiting: dict[socket.socket, float] = {}
-        """Connections whose request is not whole, since when."""
         self._places = BoundedSemaphore(MOST_CONNECTIONS)
         super().__init__(*arguments, **options)
 
@@ -182,15 +155,6 @@ class PageServer(ThreadedWSGIServer):
             super().process_request_thread(request, client_address)
         finally:
             self._places.release()
-
-    def service_actions(self) -> None:
-        """Called several times a second while the server waits for connections."""
-        for connection, since in list(self.waiting.items()):
-            if time.monotonic() - since > REQUEST_S:
-                self.waiting.pop(connection, None)
-                # It may have gone by itself.
-                with suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
 
 
 class HttpServer:
@@ -211,7 +175,7 @@ class HttpServer:
         """
         listener = listen(self.host, self.port)
         self.port = listener.getsockname()[1]
-        self._server = server = PageServer(self.host, self.port, self._app, PageHandler, fd=listener.fileno())
+        self._server = server = PageServer(self.host, self.port, self._app, ImpatientHandler, fd=listener.fileno())
         listener.close()
         name = machine_address() if self.host in WILDCARDS else self.host
         self._access.address = f"http://{f'[{name}]' if ':' in name else name}:{self.port}/"

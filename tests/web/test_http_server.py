@@ -15,6 +15,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
+from nacdrive.common.net import ImpatientHandler
 from nacdrive.common.paths import find_model
 from nacdrive.models import load_policy
 from nacdrive.web import Card, LiveServer, http_server
@@ -54,7 +55,7 @@ def is_closed(connection: socket.socket) -> bool:
 def test_idle_connections_take_a_bounded_number_of_threads_and_are_closed(
     monkeypatch: pytest.MonkeyPatch, server: LiveServer
 ) -> None:
-    monkeypatch.setattr(http_server, "REQUEST_S", 1.0)
+    monkeypatch.setattr(ImpatientHandler, "timeout", 1.0)
     before = threading.active_count()
     idle = [connect(server) for _ in range(300)]
     time.sleep(0.5)
@@ -65,7 +66,7 @@ def test_idle_connections_take_a_bounded_number_of_threads_and_are_closed(
 
 
 def test_a_request_that_comes_byte_by_byte_is_cut_off(monkeypatch: pytest.MonkeyPatch, server: LiveServer) -> None:
-    monkeypatch.setattr(http_server, "REQUEST_S", 1.0)
+    monkeypatch.setattr(ImpatientHandler, "timeout", 1.0)
     slow = connect(server)
     with pytest.raises(ConnectionError):
         for letter in "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n" + "X" * 1000:
@@ -75,7 +76,7 @@ def test_a_request_that_comes_byte_by_byte_is_cut_off(monkeypatch: pytest.Monkey
 
 
 def test_a_viewer_who_only_watches_stays(monkeypatch: pytest.MonkeyPatch, server: LiveServer) -> None:
-    monkeypatch.setattr(http_server, "REQUEST_S", 0.5)
+    monkeypatch.setattr(ImpatientHandler, "timeout", 0.5)
     viewer = join(server)
     holds(lambda: server.viewers == 1)
     time.sleep(2)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import socket
 import threading
-import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -16,7 +14,7 @@ from typing import Any
 from werkzeug.serving import make_server
 
 from nacdrive.common.lasting_thread import lasting_thread
-from nacdrive.common.net import QuietHandler
+from nacdrive.common.net import REQUEST_S, ImpatientHandler
 
 MOST_SEGMENT = 1460
 QUICK_ACK = getattr(socket, "TCP_QUICKACK", None)
@@ -72,8 +70,6 @@ def apply_mask(data: bytes, mask: Iterable[int], length: int | None = None, offs
 
 
 LOOK_S = 0.05
-REQUEST_S = 10.0
-"""A client that has connected says what it wants within this time."""
 IDLE_S = 60.0
 """A websocket that says nothing for so long, though it is asked every 25 s, has gone."""
 
@@ -118,39 +114,6 @@ class Threads:
         self._serving.join()
         self._server.server_close()
         self._goodbye()
-
-
-class ImpatientHandler(QuietHandler):
-    """Answers without a line per request; waits no longer than ``timeout`` for all of it, though it comes in bytes."""
-
-    timeout = REQUEST_S
-
-    def setup(self) -> None:
-        super().setup()
-        self.rfile.close()
-        self._reader = DeadlineReader(self.connection)
-        self.rfile = io.BufferedReader(self._reader)
-
-    def handle_one_request(self) -> None:
-        self._reader.until_s = time.monotonic() + self.timeout
-        super().handle_one_request()
-
-
-class DeadlineReader(io.RawIOBase):
-    """Reads from a connected socket until ``until_s``, in ``time.monotonic()`` seconds."""
-
-    until_s = 0.0
-
-    def __init__(self, connection: socket.socket) -> None:
-        super().__init__()
-        self._connection = connection
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        self._connection.settimeout(max(1e-3, self.until_s - time.monotonic()))
-        return self._connection.recv_into(buffer)
 
 
 class Eventlet:

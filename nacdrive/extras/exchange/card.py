@@ -9,7 +9,7 @@ import hashlib
 import json
 from bisect import bisect
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -99,8 +99,10 @@ def card_text(recording: Recording, license: str | None) -> str:
     for index, info in enumerate(recording.episodes):
         summary.add(info, recording.load(index))
     meta = recording.meta
+    # YAML reads JSON.
+    front = (f"{name}: {json.dumps(value)}" for name, value in front_matter(recording, summary, license).items())
     sections = [
-        "---\n" + "\n".join(yaml_lines(front_matter(recording, summary, license))) + "\n---",
+        "\n".join(("---", *front, "---")),
         cell(f"# Driving in {meta['source']} by {meta['expert']}"),
         f"{len(recording)} episodes, {summary.frames} frames at {meta['fps']:g} a second "
         f"({summary.seconds / 60:.1f} minutes), recorded with nacdrive. Each row of a file is one camera frame, the "
@@ -222,19 +224,3 @@ def episodes_table(episodes: Sequence[EpisodeInfo]) -> str:
 def cell(value: object) -> str:
     """A value on one line that cannot break a table."""
     return " ".join(str(value).splitlines()).replace("|", "\\|")
-
-
-def yaml_lines(value: Mapping[str, Any], indent: str = "") -> list[str]:
-    """YAML of nested mappings, lists and strings; strings are quoted as in JSON, which YAML reads."""
-    lines: list[str] = []
-    for name, item in value.items():
-        if isinstance(item, list):
-            lines.append(f"{indent}{name}:")
-            for part in item:
-                inner = yaml_lines(part, indent + "  ") if isinstance(part, Mapping) else [json.dumps(part)]
-                lines += [f"{indent}- {inner[0].strip()}", *inner[1:]]
-        elif isinstance(item, Mapping):
-            lines += [f"{indent}{name}:", *yaml_lines(item, indent + "  ")]
-        else:
-            lines.append(f"{indent}{name}: {json.dumps(item)}")
-    return lines

@@ -259,7 +259,7 @@ def test_one_that_reads_no_answers_is_disconnected(driven, simulator, lines, mon
 
 
 def test_a_request_that_does_not_come_is_not_waited_for(driven, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nacdrive.envs.udacity.engines import ImpatientHandler
+    from nacdrive.common.net import ImpatientHandler
 
     monkeypatch.setattr(ImpatientHandler, "timeout", 0.3)
     with socket.create_connection(("127.0.0.1", driven().env.port), 120) as raw:
@@ -268,7 +268,7 @@ def test_a_request_that_does_not_come_is_not_waited_for(driven, monkeypatch: pyt
 
 
 def test_a_request_that_trickles_in_is_not_waited_for(driven, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nacdrive.envs.udacity.engines import ImpatientHandler
+    from nacdrive.common.net import ImpatientHandler
 
     monkeypatch.setattr(ImpatientHandler, "timeout", 1.0)
     with socket.create_connection(("127.0.0.1", driven().env.port), 120) as raw, suppress(OSError):

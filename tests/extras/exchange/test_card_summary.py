@@ -7,7 +7,7 @@ import pytest
 
 from nacdrive.datasets.manifest import EpisodeInfo
 from nacdrive.datasets.recording import Recording
-from nacdrive.extras.exchange.card import Summary, episodes_table, front_matter, tag_of, yaml_lines
+from nacdrive.extras.exchange.card import Summary, episodes_table, front_matter, tag_of
 from tests.helpers.exchange import drive, write
 
 
@@ -57,9 +57,3 @@ def test_a_long_list_of_episodes_is_cut_short(count, rows, more):
     text = episodes_table(infos)
     assert text.count("| `episode-") == rows and more in text and ("more, in" in text) == bool(more)
     assert "| `episode-0.parquet` | 0 | 3 | 1.3 | -0.0 | `ffffffffffffffff` |" in text
-
-
-def test_yaml_is_what_json_would_be():
-    yaml = pytest.importorskip("yaml", reason="needs PyYAML")
-    value = {"a": ["x", "y: z"], "b": {"c": 1, "d": {"e": None}}, "f": [{"g": "h", "i": ["j"]}, {"k": True}], "l": 'm"'}
-    assert yaml.safe_load("\n".join(yaml_lines(value))) == value
