@@ -57,6 +57,13 @@ def test_a_policy_is_trained_as_the_shipped_ones_were_unless_told_otherwise() ->
         ({"task": "imitation"}, "has no usual recordings"),
         ({"task": "carracing", "lessons": (Path("x"),)}, "--lessons teach the policy --first"),
         ({"task": "carracing", "lessons": (Path("x"),), "first": Path("y"), "dagger": 1}, "--lessons teach the policy"),
+        ({"task": "carracing", "lesson_frames": 8}, "--lesson-frames is of the rounds of --lessons"),
+        # Their learning rate would never fall.
+        ({"task": "carracing", "schedule": "plateau", "valid_share": 0.0}, "--valid-share 0 keeps no frames aside"),
+        (
+            {"task": "carracing", "schedule": "steep-plateau", "lessons": (Path("x"),), "first": Path("y")},
+            "--lessons keep no frames aside",
+        ),
         ({"task": "carracing", "disturbance": CameraNoise(noise=0.1)}, "are of the drives of DAgger"),
         ({"task": "udacity", "dagger": 1, "expert": "ppo"}, "does not know"),
         ({"task": "carracing", "bad_starts": 0.2}, "--bad-starts is of the drives of DAgger"),
