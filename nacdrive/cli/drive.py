@@ -81,7 +81,7 @@ class DriveConfig(
     unchecked = ("data",)
 
     record: Path | None = None
-    """Keep the drive in this recording: what the policy did, labelled by the expert that rides along."""
+    """Keep the drive in this recording, beside what it holds: what the policy did, labelled by who rides along."""
     corrections: Path | None = None
     """Recording of what a person drives after taking over (recordings/corrections-SOURCE-MODEL, or --teach's)."""
     port: Port | None = None
@@ -438,6 +438,10 @@ def recorders(
         rate = 1 / pace_s if pace_s else fps
         pairs.append(("corrections", corrections(folder, source=spec.source, fps=rate, image=spec.image_format)))
     if config.record is not None:
+        learnt = teacher.teaching.training.data if teacher is not None else ()
+        if config.overwrite and config.record.resolve() in [folder.resolve() for folder in learnt]:
+            problem = f"{config.record} is learnt from here, and --overwrite would delete it"
+            raise UserError(f"{problem}: give another --record.")
         whole = EpisodeRecorder(
             config.record,
             source=spec.source,
@@ -446,6 +450,7 @@ def recorders(
             teacher=expert.name if expert is not None else None,
             image=spec.image_format,
             drive=loaded.drive.to_json(),
+            overwrite=config.overwrite,
         )
         pairs.append(("drives", whole))
     seed = None if spec.realtime else config.first_seed

@@ -159,8 +159,8 @@ def _logits(labels: Iterable[Action | None]) -> NDArray[np.float32] | None:
 class EpisodeRecorder(AbstractContextManager["EpisodeRecorder"]):
     """Listener that writes Ticks into a recording, one episode per unbroken stretch of those that are ``wanted``.
 
-    A context manager: what is under way when it is left is kept too. A folder that holds a recording gets more of it;
-    one that holds something else is a ``UserError``.
+    A context manager: what is under way when it is left is kept too. A folder that holds a recording gets more of it,
+    or loses it to the first new episode (``overwrite``); one that holds something else is a ``UserError``.
 
     ``source`` is what is driven, ``fps`` decisions per simulated second, and ``drive`` what the recording says of how,
     plain JSON; a ``teacher`` gives the labels, where anybody does. ``label`` and ``image`` are as of ``EpisodeBuffer``.
@@ -178,13 +178,15 @@ class EpisodeRecorder(AbstractContextManager["EpisodeRecorder"]):
         wanted: Callable[[Tick], bool] = lambda tick: True,
         image: str = "png",
         drive: Mapping[str, Any] | None = None,
+        overwrite: bool = False,
     ) -> None:
         self.folder, self.source, self.driver, self.wanted = folder, source, driver, wanted
         self.kept = 0
         self.meta: dict[str, Any] = {}
         """What every episode shall say of itself."""
+        about: dict[str, Any] = {"source": source, "fps": fps, "expert": teacher or "none", "drive": drive}
         self._open: Callable[[], RecordingWriter] = partial(
-            RecordingWriter, folder, source=source, fps=fps, expert=teacher or "none", drive=drive, resume=True
+            RecordingWriter, folder, **about, overwrite=overwrite, resume=not overwrite
         )
         # What lies there already is judged before anything is driven.
         self._writer = self._open() if folder.exists() else None

@@ -98,8 +98,6 @@ class TrainConfig(
         if self.lessons and (self.first is None or self.dagger):
             problem = "--lessons teach the policy --first, without --dagger"
             raise UserError(f"{problem}: give that one, and leave this one out.")
-        if self.lesson_frames and not self.lessons:
-            raise UserError("--lesson-frames is of the rounds of --lessons: name recordings there, or leave it out.")
         if self.schedule in ("plateau", "steep-plateau") and (self.lessons or not self.valid_share):
             what = "--lessons keep" if self.lessons else "--valid-share 0 keeps"
             problem = f"--schedule {self.schedule} goes by the validation loss, and {what} no frames aside for one"

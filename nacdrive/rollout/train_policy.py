@@ -59,6 +59,8 @@ def train_policy(
     """
     if Path(config.model).suffix in MODEL_SUFFIXES:
         raise UserError(f"--model names a layer: to learn on from {config.model}, give --first {config.model}.")
+    if config.lesson_frames and not config.lessons:
+        raise UserError("--lesson-frames is of the rounds of --lessons: name recordings there, or leave it out.")
     check_name(config.model)
     task, device = learning_task(config), check_device(config.device)
     # What can be refused is refused before hours of work, and before a folder is made or deleted.

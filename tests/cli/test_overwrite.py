@@ -18,6 +18,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.files import refuse_existing, write_text
 from nacdrive.common.paths import shipped
 from nacdrive.common.result_folder import release_folders, result_folder
+from nacdrive.datasets.recording import Recording
 from tests.cli.test_fuzz import entries
 from tests.helpers.bench_results import done
 from tests.helpers.episodes import begin, make_episode
@@ -109,7 +110,7 @@ INTO_A_FOLDER = {
     "train": f"train --data {SAMPLE} --model gru --epochs 1",
     "eval": "eval --model nac_steady.pt --episodes 1",
     "arena": "arena --models nac_steady.pt nac_exact.pt --headless",
-    "demo": "demo --episodes 2",
+    "demo": "demo --episodes 2 --page-port 0",
     "hunt": "hunt --episodes 1",
     "expert train": "expert train --timesteps 64 --workers 1",
     "expert imitate": "expert imitate",
@@ -193,6 +194,29 @@ def test_a_folder_that_the_verb_reads_is_not_replaced(
         dispatch([*line.split(), "--out", "mine", "--overwrite"])
     release_folders()
     assert all((Path("mine") / name).exists() for name in names)
+
+
+def test_a_recording_of_drives_grows_and_is_replaced_with_overwrite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    line = ["drive", "--driver", "constant", "--headless", "--episodes", "1", "--max-frames", "8", "--record", "laps"]
+    seeds = []
+    for seed, more in ((4_000_000, ()), (4_000_001, ()), (4_000_002, ("--overwrite",))):
+        assert dispatch([*line, "--seed", str(seed), *more]) == 0
+        seeds.append([info.seed for info in Recording.open(Path("laps")).episodes])
+    assert seeds == [[4_000_000], [4_000_000, 4_000_001], [4_000_002]]
+
+
+def test_a_recording_that_a_teaching_learns_from_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(SAMPLE, "laps")
+    line = "drive --teach --data laps --record ./laps --overwrite --page-port 0 --no-wait --fast --episodes 1"
+    with pytest.raises(UserError, match="laps is learnt from here, and --overwrite would delete it"):
+        dispatch(line.split())
+    assert len(Recording.open(Path("laps"))) == len(Recording.open(SAMPLE))
 
 
 def fields_of(config: type) -> set[str]:

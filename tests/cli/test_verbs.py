@@ -78,6 +78,10 @@ def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> N
         ("drive --model nac_stedy", "unknown model for carracing 'nac_stedy'"),
         ("drive --model nowhere.pt", "unknown file or model for carracing 'nowhere.pt'"),
         ("drive --model full", "full is a folder: give the file of a policy in it"),
+        (
+            "train --lesson-frames 8",
+            "--lesson-frames is of the rounds of --lessons: name recordings there, or leave it",
+        ),
         ("train --model mine.pt", "--model names a layer: to learn on from mine.pt, give --first mine.pt"),
         ("drive --model foreign.pt", "foreign.pt is no policy of nacdrive"),
         ("drive --model text.pt", "text.pt cannot be read as a model file"),

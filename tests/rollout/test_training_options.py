@@ -57,7 +57,6 @@ def test_a_policy_is_trained_as_the_shipped_ones_were_unless_told_otherwise() ->
         ({"task": "imitation"}, "has no usual recordings"),
         ({"task": "carracing", "lessons": (Path("x"),)}, "--lessons teach the policy --first"),
         ({"task": "carracing", "lessons": (Path("x"),), "first": Path("y"), "dagger": 1}, "--lessons teach the policy"),
-        ({"task": "carracing", "lesson_frames": 8}, "--lesson-frames is of the rounds of --lessons"),
         # Their learning rate would never fall.
         ({"task": "carracing", "schedule": "plateau", "valid_share": 0.0}, "--valid-share 0 keeps no frames aside"),
         (
