@@ -178,7 +178,9 @@ def check(config: DemoConfig, training: TrainConfig) -> None:
     check_device(training.device)
     load_expert(config.expert)
     if not config.overwrite and (training.folder / RUN).exists():
-        check_resumable(training.folder, training, FREE_TO_CHANGE, write=False)
+        # The epochs of a round follow from --epochs.
+        free = {*FREE_TO_CHANGE, "dagger_epochs"} - {"epochs"}
+        check_resumable(training.folder, training, free, write=False)
         if (kept := len([*training.data[0].glob("*.parquet")])) != config.episodes:
             problem = f"{training.folder} has learnt from {kept} laps, and --episodes is {config.episodes}"
             raise UserError(f"{problem}: give another --out, or --overwrite.")

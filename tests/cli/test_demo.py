@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from nacdrive.cli.demo import DemoConfig, stages
 from nacdrive.cli.main import dispatch
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import result_folder, write_json
+from nacdrive.common.runs import RUN, run_record
 
 
 @pytest.mark.nightly
@@ -35,7 +37,7 @@ def test_demo_does_the_whole_job_and_keeps_finished_stages(
     # What has learnt from two laps is no demo of three, and stays as it is.
     with pytest.raises(UserError, match="learnt from 2 laps, and --episodes is 3: give another --out, or --overwrite"):
         dispatch([*line, "--headless", "--episodes", "3"])
-    with pytest.raises(UserError, match="--dagger-epochs 1 instead of 2"):
+    with pytest.raises(UserError, match="--epochs 1 instead of 5"):
         dispatch([*line, "--headless", "--epochs", "5"])
     assert all(path.stat().st_mtime_ns == at for path, at in {**made, **rounds}.items())
 
@@ -60,6 +62,16 @@ def test_mistakes_are_found_before_anything_is_made(
     with pytest.raises(UserError, match=re.escape(said)):
         dispatch(["demo", "--headless", *options])
     assert not list(tmp_path.iterdir())
+
+
+def test_other_epochs_are_refused_by_the_option_that_the_demo_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, training, _ = stages(DemoConfig(epochs=1))
+    write_json(training.folder / RUN, run_record(training))
+    with pytest.raises(UserError, match=r"training was begun with --epochs 1 instead of 5: resume with the same"):
+        dispatch(["demo", "--headless", "--epochs", "5"])
 
 
 def test_another_kind_of_result_gets_no_demo_into_it(tmp_path: Path) -> None:
