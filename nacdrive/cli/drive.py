@@ -105,6 +105,8 @@ class DriveConfig(
         if self.port is not None and not self.spec.realtime and self.page_port == LivePage.page_port:
             object.__setattr__(self, "page_port", self.port)
         check_expert(self.spec, self.driver, name="--driver")
+        if self.spec.realtime and self.hold == "yes":
+            raise UserError(f"--hold is not for {self.spec.name}, whose page goes when the drive ends: leave it out.")
         if self.allow_control and self.headless:
             raise UserError(f"{'--teach' if self.teach else '--allow-control'} needs the page: leave out --headless.")
         if self.corrections is not None and not self.allow_control:

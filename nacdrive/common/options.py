@@ -274,6 +274,12 @@ class DrivenPage(Page):
     fast: bool = False
     """As fast as possible instead of in real time."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = {"--page-port": self.page_port != Page.page_port, "--hold yes": getattr(self, "hold", "") == "yes"}
+        if self.headless and (names := [name for name, is_given in given.items() if is_given]):
+            raise UserError(f"{' and '.join(names)} of the page, which --headless leaves out: give one of them.")
+
 
 class LivePage(DrivenPage, ControlOption):
     """The page."""

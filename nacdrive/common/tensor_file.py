@@ -75,7 +75,8 @@ def read_tensor_file(
     stored_kind = content.get("kind") if isinstance(content, dict) else None
     if stored_kind != kind if kind is not None else not str(stored_kind).startswith("nacdrive "):
         instead = f"it is a {stored_kind}" if isinstance(stored_kind, str) else "it was written by another program"
-        raise UserError(f"{path} is no {what} of nacdrive: {instead}; give another file.")
+        drives = ", or this one as --model of drive or eval" if stored_kind == "nacdrive policy" else ""
+        raise UserError(f"{path} is no {what} of nacdrive: {instead}; give another file{drives}.")
     if version is not None and content.get("version") != version:
         problem = f"{path} has version {content.get('version')}, and this nacdrive reads version {version}"
         raise UserError(f"{problem}: train it anew or install the matching nacdrive.")

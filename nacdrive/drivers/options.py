@@ -109,6 +109,11 @@ class Driving(ModelOption, DriverOption, ExpertOption, SpeedOption, Device):
         super().__post_init__()
         if self.driver is not None and self.model != type(self).model:
             raise UserError("--model is for a policy, and --driver drives: leave one out.")
+        if self.driver is not None and self.device != Device.device:
+            from nacdrive.models.files import check_device
+
+            # Most of them run no network, and would never ask for it.
+            check_device(self.device)
 
 
 def check_expert(spec: EnvSpec, expert: str | None, also: tuple[str, ...] = (), name: str = "--expert") -> None:

@@ -126,6 +126,8 @@ def to_net(model: Sb3Zip, grey: bool = False) -> tuple[PolicyNet | nature.Nature
         problem = f"{model.path} was trained on another environment"
         raise UserError(f"{problem}: it sees {list(shape)}, and not pictures of [channels, height, width].")
     if any(name.startswith("features_extractor.vision.") for name in model.tensors):
+        if grey:
+            raise UserError(f"{model.path} is of 'nacdrive expert train', whose agents all see grey: leave out --grey.")
         return _own(model)
     about = _about_of(model.actions)
     colour = not grey and shape[0] % 3 == 0

@@ -29,7 +29,7 @@ from nacdrive.rollout.drive import Drive
 from nacdrive.rollout.record_config import OFFICIAL_FRAMES
 from nacdrive.rollout.train_config import FREE_TO_CHANGE, TrainConfig, as_taught
 from nacdrive.tasks import Sample, load_driving_task
-from nacdrive.tasks.driving import DrivingTask
+from nacdrive.tasks.driving import DrivingTask, Imitation, is_continuous
 from nacdrive.tasks.splits import fingerprint, mix
 from nacdrive.training.fit import FitResult, FitUpdate, checkpoint_path, fit
 
@@ -151,6 +151,9 @@ def read_data(
             if given not in (usual, own):
                 raise UserError(f"{option} is {given}, and {config.first}, which learns on, has {own}: leave it out.")
     train, valid = task.split((load or task.load)(config.data), config.valid_share, config.seed)
+    idle = (None, 0.0, None if first is None else taught.get("class_weights"))
+    if config.class_weights not in idle and isinstance(task, Imitation) and is_continuous(train):
+        raise UserError(f"--class-weights weighs choices, and {folders}: steering by degrees. Leave it out.")
     if config.speed_weight and bool(speeds_of(train).isnan().all()):
         raise UserError(f"--speed-weight is for recordings that hold the car's speed, not for {folders}: leave it out.")
     longest = max(map(len, (*train, *valid)), default=0)

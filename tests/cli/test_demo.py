@@ -31,6 +31,7 @@ def test_demo_does_the_whole_job_and_keeps_finished_stages(
     made = {path: path.stat().st_mtime_ns for path in Path("runs/demo").rglob("*.parquet")}
     rounds = {path: path.stat().st_mtime_ns for path in Path("runs/demo").rglob("policy-round-*.pt")}
     assert len(made) == 3 and len(rounds) == 2
+    line = ["demo", *small, "--fast"]
     assert dispatch([*line, "--headless"]) == 0
     assert all(path.stat().st_mtime_ns == at for path, at in {**made, **rounds}.items()), "nothing was done again"
     assert "watch at" not in capsys.readouterr().out

@@ -7,9 +7,12 @@ import pytest
 
 from nacdrive.cli.main import dispatch
 from nacdrive.common.errors import UserError
+from nacdrive.common.paths import shipped
 from nacdrive.common.runs import usable_cores
 from nacdrive.rollout.drive import Drive
 from nacdrive.rollout.eval_config import EvalConfig
+
+AGENT = shipped("agents") / "carracing/ppo"
 
 
 @pytest.mark.nightly
@@ -64,6 +67,12 @@ def test_export_does_not_overwrite_by_accident(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--overwrite"):
         dispatch(["expert", "export", "--source", "a.zip", "--out", str(tmp_path / "p.pt")])
     assert (tmp_path / "p.pt").read_text() == "mine"
+
+
+@pytest.mark.skipif(not (AGENT / "ppo.zip").exists(), reason="the SB3 model is not shipped in a wheel")
+def test_an_agent_of_ours_sees_grey_without_being_told_to(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="whose agents all see grey: leave out --grey"):
+        dispatch(["expert", "export", str(AGENT / "ppo.zip"), "--grey", "--out", str(tmp_path / "p.pt")])
 
 
 def test_export_of_a_missing_file_is_said_so(tmp_path: Path) -> None:

@@ -149,6 +149,12 @@ def test_a_pupil_of_a_continuous_expert_steers_at_its_pace_and_is_supervised_by_
     assert (episode.choice == -1).all()
 
 
+def test_weights_of_choices_are_refused_where_nothing_is_chosen(recording: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"--class-weights weighs choices, and .*recording: steering by degrees"):
+        train_policy(config_of(recording, tmp_path / "run", class_weights=0.25))
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.nightly
 def test_a_continuous_pupil_is_evaluated_beside_its_teacher(pupil: Path, tmp_path: Path) -> None:
     given: dict[str, Any] = {"episodes": 1, "max_frames": 40, "videos": False, "workers": 1, "out": tmp_path / "e"}

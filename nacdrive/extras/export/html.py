@@ -79,6 +79,8 @@ def lap_page(model: Path, lap: Episode, seconds: float, playground: Callable[[Pa
 def load_lap(lap: Path, episode: int) -> Episode:
     """The episode of a folder, of an evaluation or of a file."""
     if lap.is_file():
+        if episode:
+            raise UserError(f"{lap} is one episode: leave out --episode {episode}.")
         with quoted(f"{lap} ", ": give a folder of recorded episodes, or one episode-*.parquet.", NotAnEpisodeError):
             return from_parquet(lap.read_bytes())
     recording = Recording.open(kept_in(lap))

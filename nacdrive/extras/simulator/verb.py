@@ -86,6 +86,8 @@ class RoadsConfig(RoadOption, SeedOption, Target, defaults={"out": Path("roads.j
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.road.car_top_speed is not None:
+            raise UserError("--car-top-speed is of drives, and nothing drives on these pictures: leave it out.")
         if self.out.suffix.lower() not in FORMATS:
             raise UserError(f"--out is {self.out}: give a file that ends in {' or '.join(FORMATS)}.")
         if self.out.suffix.lower() != ".png" and self.count > MOST_JPEG_ROWS * self.columns:

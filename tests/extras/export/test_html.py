@@ -646,6 +646,9 @@ def test_what_cannot_be_shared_gets_one_sentence(tmp_path: Path) -> None:
         dispatch(["share", str(SAMPLE), "--model", "udacity/nac_steady", "-o", str(tmp_path / "lap.html")])
     with pytest.raises(UserError, match="there is no episode 9"):
         load_lap(SAMPLE, 9)
+    one = next(SAMPLE.glob("*.parquet"))
+    with pytest.raises(UserError, match="parquet is one episode: leave out --episode 7"):
+        load_lap(one, 7)
     (tmp_path / "broken.parquet").write_bytes(b"PAR1")
     with pytest.raises(UserError, match="truncated or damaged"):
         export_html(carracing, tmp_path / "broken.parquet", tmp_path)
