@@ -186,6 +186,17 @@ def test_other_sites_neither_poll_nor_read_the_landing_page(driven) -> None:
     urllib.request.urlopen(urllib.request.Request(f"{address}/", headers=followed), timeout=120).close()
 
 
+def test_a_page_whose_name_was_made_to_point_here_takes_no_place_with_host_either(driven) -> None:
+    """Its browser says no ``Origin`` where it polls; programs come by names of the house, or by websocket."""
+    env = driven(host="0.0.0.0").env
+    poll = "GET /socket.io/?EIO=4&transport=polling HTTP/1.1\r\nHost: {host}\r\n\r\n"
+    assert " 403 " in answer_to(env.port, poll.format(host=f"evil.com:{env.port}"))
+    assert not env._server._sio.eio.sockets
+    for host in (f"nacdrive:{env.port}", "10.0.0.7", socket.gethostname()):
+        assert " 200 " in answer_to(env.port, poll.format(host=host))
+    assert " 101 " in answer_to(env.port, HANDSHAKE.format(host="gpu.example.org", more=""))
+
+
 UNSOUND = {
     "silent": [],
     "ping": ["2"],
@@ -237,6 +248,23 @@ def test_a_client_is_still_asked_for_a_sign_of_life(driven) -> None:
         if payload == b"2":
             asked += 1
             link.send("3")
+    link.abort()
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_a_clock_that_is_set_parts_no_client(driven, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = driven()
+    loop.env._server._sio.eio.ping_interval = 0.3
+    link = WebSocketSharp("127.0.0.1", loop.env.port, PATH.replace("EIO=4", f"EIO={version}"))
+    link.send({3: "2", 4: "40"}[version])
+    # By now it has said that it lives, or is asked whether it does.
+    awaited = {3: b"3", 4: b"2"}[version]
+    while (link.receive() or (0, b""))[1] != awaited:
+        pass
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 3600)
+    link.send('421["status",{}]')
+    assert until(lambda: (link.receive() or (0, b""))[1].startswith(b"431["))
     link.abort()
 
 
