@@ -78,6 +78,15 @@ def is_due(step: int, last: int, every: int) -> bool:
     return step == 0 or not last <= step < last + every
 
 
+def check_numbers(info: Mapping[str, Any], where: str) -> None:
+    """Refuse numbers of an environment that are text or not finite; what else it says of itself is its own affair."""
+    for name in ("reward", *Info.__annotations__):
+        value = info.get(name)
+        is_text = isinstance(value, str) and name != "ended"
+        if is_text or (isinstance(value, float | np.floating) and not np.isfinite(value)):
+            raise UserError(f"the environment's {name} {where} is {repr(value) if is_text else value}: mend it there.")
+
+
 def rollout(
     env: DrivingEnv,
     driver: Driver | DriverLike,
@@ -106,6 +115,7 @@ def rollout(
 
     def drive() -> Iterator[Tick]:
         frame, info = env.reset(seed=seed, options=options)
+        check_numbers(info, f"at the start of seed {seed}")
         who.reset(env)
         if beside is not None:
             beside.reset(env)
@@ -128,15 +138,12 @@ def rollout(
 
             next_frame, reward, terminated, truncated, next_info = env.step(action)
             total, done = total + float(reward), bool(terminated or truncated or state.finished)
+            where = f"in step {step} of seed {seed}"
+            check_numbers({"reward": total, **next_info}, where)
             t_s, next_t_s = float(info["t_s"]), float(next_info["t_s"])
-            numbers = {"reward": total, **{name: next_info.get(name) for name in Info.__annotations__}}
-            wrong = [name for name, x in numbers.items() if isinstance(x, float | np.floating) and not np.isfinite(x)]
-            if wrong or not (next_t_s > t_s or (done and next_t_s == t_s)):
-                name, was = (wrong[0], "") if wrong else ("t_s", f" after {t_s}: it has to grow")
-                value = {**numbers, "t_s": next_t_s}[name]
-                raise UserError(
-                    f"the environment's {name} in step {step} of seed {seed} is {value}{was}: mend it there."
-                )
+            if not (next_t_s > t_s or (done and next_t_s == t_s)):
+                was = f"is {next_t_s} after {t_s}: it has to grow"
+                raise UserError(f"the environment's t_s {where} {was}: mend it there.")
             events = ["started"] * (step == 0) + [*state.events, *next_info.get("events", ())]
             if done:
                 # One phrase for how the episode ended is the last of them.

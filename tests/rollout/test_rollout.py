@@ -235,16 +235,28 @@ def test_a_reward_that_is_no_number_ends_the_drive_in_a_sentence(monkeypatch: py
         ({"t_s": 0.0}, "t_s in step 0 of seed 3 is 0.0 after 0.0: it has to grow: mend it there"),
         ({"t_s": -1.0}, "t_s in step 0 of seed 3 is -1.0 after 0.0: it has to grow"),
         ({"speed_mps": math.inf}, "speed_mps in step 0 of seed 3 is inf: mend it there"),
+        ({"speed_mps": "12"}, "speed_mps in step 0 of seed 3 is '12': mend it there"),
+        ({"t_s": "soon"}, "t_s in step 0 of seed 3 is 'soon': mend it there"),
         ({"progress": np.float32(np.nan)}, "progress in step 0 of seed 3 is nan: mend it there"),
     ],
 )
 def test_what_an_environment_cannot_mean_ends_the_drive_in_a_sentence(
-    info: dict[str, float], sentence: str, monkeypatch: pytest.MonkeyPatch
+    info: dict[str, Any], sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     env, step = Bend(), Bend._step
     monkeypatch.setattr(Bend, "_step", lambda self, action: (*(given := step(self, action))[:4], {**given[4], **info}))
     with pytest.raises(UserError, match=re.escape(f"the environment's {sentence}")):
         ticks_of(env, Scripted(gas), 3)
+
+
+def test_a_speed_in_words_is_refused_before_anybody_decides_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    reset = Bend.reset
+    fast = {"speed_mps": "fast"}
+    monkeypatch.setattr(
+        Bend, "reset", lambda self, **options: ((made := reset(self, **options))[0], {**made[1], **fast})
+    )
+    with pytest.raises(UserError, match="the environment's speed_mps at the start of seed 3 is 'fast': mend it there"):
+        ticks_of(Bend(), Scripted(gas), 3)
 
 
 @pytest.mark.parametrize("is_expert", [False, True])
