@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from flask import Flask, Response, abort, request, send_file
@@ -39,6 +40,8 @@ class ReplayServer(HttpServer):
 
 def add_replay(app: Flask, cache: EpisodeCache, cards: Sequence[Card]) -> None:
     """What is asked of a replay."""
+    # Each takes a core and a process of its own: whoever asks meanwhile waits.
+    filming = Lock()
 
     def ticks(run: int, episode: int) -> Sequence[Tick]:
         if not cache.has(run, episode):
@@ -79,7 +82,7 @@ def add_replay(app: Flask, cache: EpisodeCache, cards: Sequence[Card]) -> None:
     def mp4(run: int, episode: int) -> Response:
         seen, source = ticks(run, episode), cache.runs[run]
         name = f"{source.name}-track{source.labels[episode].seed}.mp4".replace("/", "-")
-        with tempfile.TemporaryDirectory() as folder:
+        with filming, tempfile.TemporaryDirectory() as folder:
             target = Path(folder) / "drive.mp4"
             film(seen, target, source.name, source.caption(episode), source.choices)
             # No open file: Windows would not let its folder go.

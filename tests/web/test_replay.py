@@ -8,6 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,22 @@ def test_the_film_that_is_sent_is_no_open_file(replay: ReplayServer, monkeypatch
     monkeypatch.setattr(replay_module, "send_file", lambda file, *_, **__: sent.append(file) or "sent")
     assert get(replay.url + "replay/0/0/video.mp4") == b"sent"
     assert sent[0].read() == b"film" and not hasattr(sent[0], "name")
+
+
+def test_films_are_made_one_at_a_time(replay: ReplayServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    under_way, most = [], []
+
+    def make(ticks: Any, target: Path, *_: Any) -> None:
+        under_way.append(1)
+        most.append(len(under_way))
+        time.sleep(0.2)
+        target.write_bytes(b"film")
+        under_way.pop()
+
+    monkeypatch.setattr(replay_module, "film", make)
+    with ThreadPoolExecutor(6) as viewers:
+        films = list(viewers.map(get, [replay.url + "replay/0/0/video.mp4"] * 6))
+    assert films == [b"film"] * 6 and max(most) == 1
 
 
 def test_the_film_is_an_mp4(tmp_path: Path) -> None:
