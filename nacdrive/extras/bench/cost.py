@@ -25,6 +25,7 @@ class Cost:
     done: int
     seconds: float | None  # of those that are missing, on one core; None where no such cell was ever measured
     peak_mib: float | None  # most memory that such a cell has taken
+    made_up: bool = False  # whether only trainings on made-up data were measured, and some are missing
 
 
 def costs(cells: Sequence[Cell], finished: Iterable[str], known: Iterable[Result]) -> list[Cost]:
@@ -38,11 +39,14 @@ def costs(cells: Sequence[Cell], finished: Iterable[str], known: Iterable[Result
     for kind in dict.fromkeys((cell.task, cell.model) for cell in cells if cell.model != REFERENCES):
         group = [cell for cell in cells if (cell.task, cell.model) == kind]
         rows = [row for row in known if (row["task"], row["model"]) == kind]
+        real = [row for row in rows if not row["made_up"]]
+        rows = real or rows
         missing = [cell for cell in group if cell.key not in done]
         each = [estimate(cell, rows) for cell in missing]
         seconds = None if None in each else sum(value for value in each if value is not None)
         peak = max((row["peak_mib"] for row in rows if row.get("peak_mib")), default=None)
-        result.append(Cost(*kind, len(group), len(group) - len(missing), seconds, peak))
+        made_up = bool(missing and rows and not real)
+        result.append(Cost(*kind, len(group), len(group) - len(missing), seconds, peak, made_up))
     return result
 
 
@@ -99,6 +103,8 @@ def text(expected: Sequence[Cost], workers: int) -> str:
     missing = sum(cost.cells - cost.done for cost in expected)
     hours = f"{known:.1f} core-hours, {known / workers:.1f} hours with {workers} workers"
     lines.append(f"{missing} cells to compute: {hours}")
+    if guessed := sum(cost.cells - cost.done for cost in expected if cost.made_up):
+        lines.append(f"{guessed} of them by what made-up data of the same number of steps took: a first idea alone.")
     if unknown := sum(cost.cells - cost.done for cost in expected if cost.seconds is None):
         lines.append(
             f"and {unknown} cells of layers that no result tells of: name a smoke table's folder with --costs."

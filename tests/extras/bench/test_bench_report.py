@@ -209,6 +209,10 @@ def test_a_plan_scales_what_was_measured(config: TableConfig, monkeypatch: pytes
     other = row("lstm", 70.0, train_s=99.0)
     other["record"] = {"config": other["record"]["config"] | {"protocol": "paper", "size": plain(Size())}}
     assert costs(whole, [], [row("lstm", 70.0), other])[0].seconds == pytest.approx(100)
+    # Made-up data tell where nothing else does, and only as what they are.
+    invented = row("lstm", 70.0, train_s=99.0) | {"made_up": ["emnist"]}
+    assert costs(cells, [], [invented, row("lstm", 70.0, train_s=10.0)])[0] == lstm and not lstm.made_up
+    assert costs(cells, [], [invented])[0].made_up and not costs(cells, [cells[0].key], [invented])[0].made_up
     said = text([lstm, gru], 2)
     assert "2 cells to compute: 0.0 core-hours" in said and "and 1 cells of layers that no result tells of" in said
     assert costs(cells, [cells[0].key], [])[0].seconds == 0

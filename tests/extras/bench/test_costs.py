@@ -27,6 +27,8 @@ def test_costs_are_added_up_in_core_hours_and_hours_with_workers() -> None:
     assert lines[3] == "6 cells to compute: 1.5 core-hours, 0.5 hours with 3 workers"
     assert lines[4].startswith("and 3 cells of layers that no result tells of")
     assert len(text(costs[:1], 1).splitlines()) == 3
+    guessed = dataclasses.replace(costs[0], made_up=True)
+    assert text([guessed], 1).splitlines()[3].startswith("3 of them by what made-up data of the same number of steps")
 
 
 def test_the_share_in_which_a_cell_had_a_core() -> None:
