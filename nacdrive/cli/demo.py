@@ -31,16 +31,7 @@ BATCH = 4
 
 
 class DemoConfig(
-    LayerOption,
-    EpochsOption,
-    DaggerOptions,
-    ExpertOption,
-    RuleOption,
-    Tracks,
-    DrivenPage,
-    Device,
-    Processes,
-    Output,
+    LayerOption, EpochsOption, DaggerOptions, ExpertOption, RuleOption, Tracks, DrivenPage, Device, Processes, Output,
     defaults={
         "episodes": 8,
         "epochs": 18,
@@ -50,7 +41,7 @@ class DemoConfig(
         "out": Path("runs/demo"),
         "expert": "ppo",
     },
-):
+):  # fmt: skip
     """Record, train, drive and watch on CarRacing: the whole job in one command.
 
     --seed is that of the track that is driven in the end; nothing was recorded or practised on it. A finished stage in

@@ -63,18 +63,10 @@ STARTED_OVER = "started over: the policy has forgotten the drive; the car stays,
 
 
 class DriveConfig(
-    World,
-    Driving,
-    WheelOption,
-    CameraOptions,
-    TracksIfGiven,
-    LivePage,
-    SaliencyOption,
-    VideoOption,
-    TimeLimit,
+    World, Driving, WheelOption, CameraOptions, TracksIfGiven, LivePage, SaliencyOption, VideoOption, TimeLimit,
     TeachOptions,
     defaults={"seed": POLICY_TEST.start},
-):
+):  # fmt: skip
     """Drive with a policy and watch it in a browser."""
 
     positional = ("model", "data")

@@ -23,17 +23,9 @@ if TYPE_CHECKING:
 
 
 class EvalConfig(
-    EnvOption,
-    RuleOption,
-    RendererOption,
-    RepeatOption,
-    ExpertOption,
-    Device,
-    Tracks,
-    Result,
-    Workers,
+    EnvOption, RuleOption, RendererOption, RepeatOption, ExpertOption, Device, Tracks, Result, Workers,
     defaults={"expert": "ppo", "episodes": 100, "seed": 1_500_000, "workers": 1},
-):
+):  # fmt: skip
     """Drive unseen tracks with an expert: mean, interval, worst seeds, a report, videos; nothing is kept without --out.
 
     The final test of an expert uses the seeds 2000000 to 2000099, once.

@@ -19,22 +19,10 @@ OFFICIAL_FRAMES = 1000
 
 
 class RecordConfig(
-    LearningRoads,
-    EnvOption,
-    EpisodeOptions,
-    RepeatOption,
-    DriverOption,
-    ExpertOption,
-    WheelOption,
-    CameraOptions,
-    Tracks,
-    WatchedPage,
-    ControlOption,
-    LicenseOption,
-    Result,
-    Workers,
+    LearningRoads, EnvOption, EpisodeOptions, RepeatOption, DriverOption, ExpertOption, WheelOption, CameraOptions,
+    Tracks, WatchedPage, ControlOption, LicenseOption, Result, Workers,
     defaults={"seed": POLICY_RECORDING.start, "max_frames": OFFICIAL_FRAMES},
-):
+):  # fmt: skip
     """Let an expert drive unseen tracks and keep its episodes."""
 
     begins_episodes = True

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from nacdrive.drivers.tick import Tick
+from nacdrive.models.effects import softmax
 
 WIDTH, HEIGHT = 864, 480
 PANEL_X = HEIGHT + 24
@@ -36,10 +37,7 @@ font = cache(ImageFont.load_default)
 def probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:
     """Softmax of ``logits``; what is not finite counts as nothing."""
     finite = np.where(np.isfinite(logits), logits, -np.inf).astype(np.float64)
-    if not np.isfinite(finite).any():
-        return np.zeros(len(finite))
-    raised = np.exp(finite - finite.max())
-    return np.asarray(raised / raised.sum())
+    return softmax(finite) if np.isfinite(finite).any() else np.zeros(len(finite))
 
 
 class FrameOverlay:

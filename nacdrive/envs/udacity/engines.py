@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import warnings
@@ -17,6 +18,8 @@ from nacdrive.common.lasting_thread import lasting_thread
 from nacdrive.common.net import REQUEST_S, ImpatientHandler
 
 MOST_SEGMENT = 1460
+NOWHERE = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+"""What eventlet writes of its connections, in full."""
 QUICK_ACK = getattr(socket, "TCP_QUICKACK", None)
 """Linux only."""
 
@@ -178,7 +181,7 @@ class Eventlet:
                     self.timer.cancel()
                 super().handle_one_response()
 
-        options = {"log": Quiet(), "log_output": False, "debug": False, "protocol": ImpatientProtocol}
+        options = {"log": NOWHERE, "log_output": False, "debug": False, "protocol": ImpatientProtocol}
         eventlet.spawn(eventlet.wsgi.server, green, quick(self._app), **options)
         eventlet.spawn(self._answer_bell)
         return green
@@ -210,16 +213,6 @@ class Eventlet:
         self._bell_pull.close()
 
 
-class Quiet:
-    """A log that keeps nothing."""
-
-    def write(self, text: str) -> None:
-        """Drop it."""
-
-    def flush(self) -> None:
-        """Nothing is kept back."""
-
-
 ENGINES: dict[str, type[Threads] | type[Eventlet]] = {"threads": Threads, "eventlet": Eventlet}
 
 
@@ -235,7 +228,7 @@ def quick(app: Any) -> Any:
         elif "eventlet.input" in environ:
             inner = environ["eventlet.input"]
             # Its websockets write there of connections that are gone.
-            environ["wsgi.errors"] = Quiet()
+            environ["wsgi.errors"] = NOWHERE
             acknowledging = QuickAckSocket(inner.get_socket())
             inner.get_socket = lambda: acknowledging
         return app(environ, start_response)

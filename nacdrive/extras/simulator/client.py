@@ -19,7 +19,8 @@ from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Any, Self
 
-from nacdrive.extras.simulator.number_format import number_format_of
+from nacdrive.common.errors import check_known
+from nacdrive.extras.simulator.number_format import NUMBER_FORMATS
 from nacdrive.extras.simulator.websocket_sharp import TEXT, WebSocketSharp
 
 PATH = "/socket.io/?EIO=4&transport=websocket"
@@ -71,7 +72,8 @@ class UdacityClient:
         self.lost = 0
         """Answers that could not be read: the simulator says nothing and does not go on asking."""
         self._telemetry, self._apply = telemetry, apply
-        self._culture = number_format_of(culture)
+        check_known("--locale", culture, NUMBER_FORMATS)
+        self._culture = NUMBER_FORMATS[culture]
         self._steering = self._throttle = 0.0
         self._link: WebSocketSharp | None = None
         self._ping_due = math.inf

@@ -6,8 +6,6 @@ import re
 from dataclasses import dataclass
 from math import copysign
 
-from nacdrive.common.errors import check_known
-
 
 @dataclass(frozen=True)
 class NumberFormat:
@@ -48,9 +46,3 @@ NUMBER_FORMATS = {
     "fa-IR": NumberFormat("/", ",", "{}-"),
 }
 """One culture for each way in which Mono's 340 cultures differ here."""
-
-
-def number_format_of(name: str) -> NumberFormat:
-    """The culture called ``name``."""
-    check_known("--locale", name, NUMBER_FORMATS)
-    return NUMBER_FORMATS[name]

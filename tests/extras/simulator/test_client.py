@@ -15,7 +15,7 @@ import pytest
 
 from nacdrive.common.errors import UserError
 from nacdrive.extras.simulator.client import Telemetry, UdacityClient
-from nacdrive.extras.simulator.number_format import NUMBER_FORMATS, number_format_of
+from nacdrive.extras.simulator.number_format import NUMBER_FORMATS
 from nacdrive.extras.simulator.websocket_sharp import GUID
 
 JPEG = bytes(range(256)) * 40
@@ -212,4 +212,4 @@ def test_n4_is_dotnets(culture: str, value: float, text: str) -> None:
 
 def test_an_unknown_culture_names_the_nearest() -> None:
     with pytest.raises(UserError, match="de-DE"):
-        number_format_of("de-DA")
+        UdacityClient("127.0.0.1", 1, lambda: None, lambda *_: None, "de-DA")
