@@ -385,18 +385,14 @@ def is_foreign(environ: dict[str, Any], local: bool) -> bool:
     """Whether a request is that of another site's page.
 
     A page whose own name was made to point here (DNS rebinding) is of this site in its browser's eyes: ``Host`` must be
-    an address or a name of this machine, for programs too where only this machine is served; else for those that poll,
-    as such a page would without an ``Origin``, by a name that its owner can point here: one with a dot.
+    an address or a name of this machine, for programs too where only this machine is served.
     """
     host, origin = environ.get("HTTP_HOST"), environ.get("HTTP_ORIGIN")
     name = urlsplit(f"//{host}").hostname or "" if host is not None else "localhost"
     ours = is_loopback(name) or (not local and (is_address(name) or name == socket.gethostname().lower()))
     site = environ.get("HTTP_SEC_FETCH_SITE", "none")
     link = environ.get("HTTP_SEC_FETCH_MODE") == "navigate" and environ.get("PATH_INFO") == "/"
-    polls = "." in name and environ.get("HTTP_UPGRADE", "").lower() != "websocket"
     other_site = origin is not None and urlsplit(origin).netloc != host
     return (
-        (not ours and (local or polls or origin is not None))
-        or other_site
-        or (site not in ("same-origin", "none") and not link)
+        (not ours and (local or origin is not None)) or other_site or (site not in ("same-origin", "none") and not link)
     )

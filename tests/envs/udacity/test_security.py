@@ -186,17 +186,6 @@ def test_other_sites_neither_poll_nor_read_the_landing_page(driven) -> None:
     urllib.request.urlopen(urllib.request.Request(f"{address}/", headers=followed), timeout=120).close()
 
 
-def test_a_page_whose_name_was_made_to_point_here_takes_no_place_with_host_either(driven) -> None:
-    """Its browser says no ``Origin`` where it polls; programs come by names of the house, or by websocket."""
-    env = driven(host="0.0.0.0").env
-    poll = "GET /socket.io/?EIO=4&transport=polling HTTP/1.1\r\nHost: {host}\r\n\r\n"
-    assert " 403 " in answer_to(env.port, poll.format(host=f"evil.com:{env.port}"))
-    assert not env._server._sio.eio.sockets
-    for host in (f"nacdrive:{env.port}", "10.0.0.7", socket.gethostname()):
-        assert " 200 " in answer_to(env.port, poll.format(host=host))
-    assert " 101 " in answer_to(env.port, HANDSHAKE.format(host="gpu.example.org", more=""))
-
-
 UNSOUND = {
     "silent": [],
     "ping": ["2"],
