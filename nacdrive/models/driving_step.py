@@ -4,6 +4,7 @@ they compute, most of all where a simulator's drawing has emptied the caches.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 import numpy as np
@@ -15,8 +16,13 @@ from nacdrive.models.driving import DrivingNetwork
 from nacdrive.nac.kernels.key_step import array_of
 from nacdrive.nac.streaming import Snapshot, hooks_of
 
+Array = NDArray[np.float32]
 MOST = 5_000_000
 """Multiplications of the convolutions up to which NumPy is the faster one; the published ones take 2 million."""
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "ReLU()": lambda x: np.maximum(x, 0, out=x),
+    "ELU(alpha=1.0)": lambda x: np.maximum(x, np.expm1(np.minimum(x, 0)), out=x),
+}
 
 
 class DrivingStep:
@@ -24,8 +30,9 @@ class DrivingStep:
 
     def __init__(self, network: DrivingNetwork, convs: list[nn.Conv2d], made_from: Snapshot) -> None:
         self.made_from, self.hooks, self.preprocess = made_from, hooks_of(network), network.preprocess
+        self.activation = ACTIVATIONS[str(network.head[1])]
         self.masked = slice(*network.config.masked_rows or (0, 0))
-        self.kernels: list[tuple[NDArray[np.float32], NDArray[np.float32], int, int]] = []
+        self.kernels: list[tuple[Array, Array, int, int]] = []
         for conv in convs:
             # Rows in the order of what a kernel covers; the first takes bytes, not 2 / 255 of them less 1.
             weight, bias = conv.weight.permute(2, 3, 1, 0).flatten(0, 2), cast("Tensor", conv.bias)
@@ -51,8 +58,9 @@ class DrivingStep:
             height, width = ((n - conv.kernel_size[0]) // conv.stride[0] + 1 for n in (height, width))
             work += height * width * conv.weight.numel()
         dense = [part for part in (network.projection, *list(network.head)[::2]) if part is not None]
-        usual = 0 < work <= MOST and not busy and type(network) is DrivingNetwork and type(network.head[1]) is nn.ReLU
-        usual = usual and [type(part) for part in network.vision] == [nn.Conv2d, nn.ReLU] * len(convs)
+        activations = {str(part) for part in [*network.vision[1::2], network.head[1]]}
+        usual = 0 < work <= MOST and not busy and type(network) is DrivingNetwork
+        usual = usual and len(network.vision) == 2 * len(convs) and activations in [{name} for name in ACTIVATIONS]
         usual = usual and all(type(part) is nn.Linear and part.bias is not None for part in dense)
         usual = usual and {(x.dtype, x.device.type) for x in network.parameters()} == {(torch.float32, "cpu")}
         if not usual or any(hooks_of(network)) or (made_from := Snapshot.of(network)) is None:
@@ -72,17 +80,17 @@ class DrivingStep:
             shape, strides = (height, width, kernel, kernel * x.shape[2]), (down * stride, across * stride, down, one)
             y = np.ndarray(shape, np.float32, x, 0, strides).reshape(height * width, -1) @ weight
             y += bias
-            x = np.maximum(y, 0, out=y).reshape(height, width, -1)
+            x = self.activation(y).reshape(height, width, -1)
         y = x.transpose(2, 0, 1).reshape(1, -1)
         for weight, bias in self.projection:
             y = y @ weight + bias
         return torch.from_numpy(y)
 
     @np.errstate(invalid="ignore", over="ignore")
-    def outputs(self, y: Tensor) -> NDArray[np.float32]:
+    def outputs(self, y: Tensor) -> Array:
         """What the sequence layer gives, [1, d_model], -> [outputs]."""
         (hidden, hidden_bias), (weight, bias) = self.hidden, self.last
-        return cast("NDArray[np.float32]", (np.maximum(y.numpy() @ hidden + hidden_bias, 0) @ weight + bias)[0])
+        return cast("Array", (self.activation(y.numpy() @ hidden + hidden_bias) @ weight + bias)[0])
 
 
 def is_usual(conv: nn.Conv2d) -> bool:

@@ -27,6 +27,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "one convolution": {"channels": (4,), "kernels": (7,), "strides": (4,)},
     "steering and pedal": {"actions": (), "pedal": True},
     "another layer": {"model": "gru"},
+    "exponential": {"activation": "elu"},
 }
 
 
@@ -100,14 +101,16 @@ def test_a_copy_makes_its_own(how: Any) -> None:
 
 
 def test_torch_takes_what_numpy_is_not_made_for() -> None:
-    elu = Policy.new(replace(CONFIG, activation="elu"))
+    elu, mixed = (Policy.new(replace(CONFIG, activation="elu")) for _ in range(2))
+    elu.network.head[1] = nn.ELU(0.5)
+    mixed.network.vision[1] = nn.ReLU()
     large = Policy.new(replace(CONFIG, channels=(32, 64, 64), strides=(1, 2, 2)))
     double, training, odd = (Policy.new(CONFIG) for _ in range(3))
     double.network.double()
     training.network.train()
     odd.network.vision[0] = nn.Conv2d(3, 10, 5, 2, padding=1)
     none = Policy.new(replace(CONFIG, channels=(), kernels=(), strides=(), resize=(12, 12)))
-    for policy in (elu, large, double, training, odd, none):
+    for policy in (elu, mixed, large, double, training, odd, none):
         assert DrivingStep.of(policy.network, None) is None
     for options in ({"dilation": 2}, {"bias": False}, {"groups": 10}):
         odd = Policy.new(CONFIG)
