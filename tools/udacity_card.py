@@ -30,8 +30,8 @@ from nacdrive.models import Policy, load_policy, save_policy
 
 CARD = """# {file}
 
-A policy for the Udacity simulator: each picture turned upright (the simulator's camera hangs crooked), five
-convolutions (24-36-48-64-64, ELU) on rows {first} to {last} of the 320x160 frame, resized to 66x200 YUV,
+A policy for the Udacity simulator: each picture turned upright (the simulator's camera hangs crooked),
+{count} convolutions ({channels}, ELU) on rows {first} to {last} of the 320x160 frame, resized to 66x200 YUV,
 dropout 0.5, {layer}, dense 64-1. {parameters:,} parameters. It steers; a controller holds the speed.
 
 Driving one lap of roads that no training saw (`--track random`, seeds from 4000000), and of the two fixed tracks, which
@@ -123,6 +123,8 @@ def card(policy: Policy, file: Path, evaluations: Sequence[dict[str, Any]], befo
         "layer": "a dense layer (100-d) on the present frame alone: PilotNet's way"
         if config.model == "dense"
         else f"{config.model} in {config.options['mode']} mode ({config.d_model}-d, {config.num_heads} heads) {frames}",
+        "count": {4: "four", 5: "five"}[len(config.channels)],
+        "channels": "-".join(map(str, config.channels)),
         "parameters": sum(p.numel() for p in policy.network.parameters()),
         "columns": " | ".join(columns),
         "lines": "---|" * (len(columns) - 1) + "---",

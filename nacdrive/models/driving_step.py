@@ -58,7 +58,7 @@ class DrivingStep:
             height, width = ((n - conv.kernel_size[0]) // conv.stride[0] + 1 for n in (height, width))
             work += height * width * conv.weight.numel()
         dense = [part for part in (network.projection, *list(network.head)[::2]) if part is not None]
-        activations = {str(part) for part in [*network.vision[1::2], network.head[1]]}
+        activations = {str(part) for part in [*list(network.vision)[1::2], network.head[1]]}
         usual = 0 < work <= MOST and not busy and type(network) is DrivingNetwork
         usual = usual and len(network.vision) == 2 * len(convs) and activations in [{name} for name in ACTIVATIONS]
         usual = usual and all(type(part) is nn.Linear and part.bias is not None for part in dense)
