@@ -165,8 +165,11 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
             shown = show_in_browser(page.url)
             if config.wait and not config.fast and not spec.realtime:
                 page.wait_for_viewer(FIRST_VIEWER_S if shown else NO_BROWSER_S)
-        results = [] if spec.realtime else drive_episodes(config, loaded, control, page, teacher)
-        driven = drive_realtime(config, loaded, control, page, teacher) if spec.realtime else len(results)
+        if spec.realtime:
+            results, driven = [], drive_realtime(config, loaded, control, page, teacher)
+        else:
+            results = drive_episodes(config, loaded, control, page, teacher)
+            driven = len(results)
         if config.video is not None and driven:
             print(f"video: {config.video}", flush=True)
         if page is not None and config.episodes is not None and not spec.realtime and page.stays_up(config.hold):
