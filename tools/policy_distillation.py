@@ -264,7 +264,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("policies", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, required=True, help="folder of the run")
     parser.add_argument("--drives", type=int, default=600)
-    parser.add_argument("--epochs", type=int, default=15)
+    parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument(
         "--real", type=Path, help="folder of a recording of the simulator, whose pictures are learnt too"
     )
