@@ -101,7 +101,9 @@ class TrainConfig(
         if self.schedule in ("plateau", "steep-plateau") and (self.lessons or not self.valid_share):
             what = "--lessons keep" if self.lessons else "--valid-share 0 keeps"
             problem = f"--schedule {self.schedule} goes by the validation loss, and {what} no frames aside for one"
-            raise UserError(f"{problem}: give another --schedule{'' if self.lessons else ', or leave that out'}.")
+            raise UserError(
+                f"{problem}: give another --schedule{'' if self.lessons else ', or leave --valid-share out'}."
+            )
         for what, is_given in (
             ("the camera's disturbances are", self.disturbance.active),
             ("--bad-starts is", self.bad_starts),
